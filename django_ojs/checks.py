@@ -142,5 +142,6 @@ def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> l
 
 def _holds_jobs(databases: Collection[str] | None) -> bool:
     """Whether the jobs are in one of these databases."""
-    # As Django's own checks of databases: without `--database` no command uses a connection.
+    # Django's own checks of databases do the same: without `--database` no command uses a
+    # connection.
     return databases is not None and database.alias() in databases

@@ -94,7 +94,7 @@ def _cache(value: object) -> str:
 def _request_rate(value: object) -> str | None:
     if value is None:
         return None
-    # As Django REST framework has it, which reads only the first letter of the period.
+    # Django REST framework reads only the first letter of the period, too.
     found = re.fullmatch(r"([1-9][0-9]{0,4})/(s|sec|m|min|h|hour|d|day)", str(value))
     if found is None or int(found[1]) > MAX_REQUESTS:
         raise ValueError

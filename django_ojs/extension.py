@@ -304,10 +304,9 @@ class ClaimRule:
     """
 
     #: A queue whose own configuration has one of these fields has the rule, and so does each queue
-    #: where the default policy has one. An extension may set its bit for another reason, too.
+    #: where the default policy has one. A job that is open to the claims with a rule alone (see
+    #: `spec.hold`) gives its queue the rule, for good, once a claim has found it.
     fields: frozenset[str] = frozenset()
-    #: An attribute of an envelope: a job in which it is set gives its queue the rule, for good.
-    job_field: str | None = None
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Begin a claim, in a transaction in which each statement sees what was committed before.
@@ -429,8 +428,13 @@ class Hooks:
     #: and is raised by the operation.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
-    #: The same after the commit, without a transaction. `reads` names by trigger what it needs of
-    #: the jobs, because they may have changed again. An error is logged.
+    #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
+    #: with the job, which is locked and active, and the failure, in the transaction of FAIL and
+    #: before the job waits as long. An error undoes FAIL and is raised by it.
+    pause_asked: Callable[[Any, Failure], object] | None = None
+
+    #: As `changed`, after the commit and without a transaction. `reads` names by trigger what it
+    #: needs of the jobs, because they may have changed again. An error is logged.
     changed_and_committed: Mapping[Trigger, Callable[[Change], object]] = field(
         default_factory=dict
     )

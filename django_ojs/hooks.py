@@ -156,6 +156,7 @@ class Registry:
             for trigger in Trigger
             if (compiled := _change_hooks(trigger, found)) is not None
         }
+        self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
             (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
         )
@@ -172,10 +173,6 @@ class Registry:
             for number in sorted(self._extensions)
             if (rule := self._hooks[number].claim_rule) is not None
         }
-        #: The attributes of envelopes that give a queue a rule, and its bit.
-        self.rules_by_field = tuple(
-            (rule.job_field, bit) for bit, rule in self.claim_rules.items() if rule.job_field
-        )
         self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
@@ -378,9 +375,7 @@ def rules_with(rules: int, config: Mapping[str, Any]) -> int:
 
     Those that its jobs have given it stay.
     """
-    by_config = sum(
-        bit for bit, rule in registry.claim_rules.items() if rule.fields and not rule.job_field
-    )
+    by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
     return rules & ~by_config | rules_of(config)
 
 

@@ -36,7 +36,7 @@ _APPS: Final = {"limits by key": "limits"}
 
 def check_module(module: str, name: str) -> None:
     """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
-    # Importing the package imports nothing of Django.
+    # Here, because pytest imports this package in projects without Django, too.
     from django.apps import apps
     from django.core.exceptions import ImproperlyConfigured
 
@@ -58,7 +58,7 @@ def line_to_add(extension: str) -> str:
 NUMBERS: Final = {
     10: "tenants",
     12: "limits of queues",
-    13: "limits by key",
+    14: "limits by key",
     16: "workflows",
     18: "checkpoints",
 }

@@ -16,7 +16,7 @@ from django_ojs.storage import claim_floors, queue_configs
 from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
 from tests.databases import ALIASES, KIND, KINDS, NAMES_VARIABLE
-from tests.plugins import measuring, teardown, tiers
+from tests.plugins import measuring, teardown, tiers, times
 
 # A busy machine makes examples slow; that is no failure of what they test.
 hypothesis.settings.register_profile(
@@ -33,7 +33,10 @@ setattr(queue_configs, "LIFETIME", 3600.0)  # noqa: B010 - a constant
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (tiers, measuring, teardown, fork_server):
+    # Until all is collected: what a collection makes stays, and to look for garbage in it again and
+    # again is a third of its time, in each process of a run.
+    gc.disable()
+    for plugin in (tiers, times, measuring, teardown, fork_server):
         config.pluginmanager.register(plugin)
     # An installed package registers it by its entry point.
     config.pluginmanager.import_plugin("django_ojs.pytest_plugin")
@@ -65,6 +68,7 @@ def pytest_collection_finish() -> None:
     """Keep what was collected, half a million objects that stay, out of the garbage collections."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 100)
 
 

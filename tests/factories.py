@@ -13,6 +13,7 @@ from django.db import connection, connections
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
+from django_ojs.extensions.limits.limit_key_use import KeyOfJob
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.models import Attempt, Job, Lease, Worker
@@ -47,6 +48,11 @@ _queues = count()
 def jobs() -> QuerySet[Job]:
     """Return all stored jobs."""
     return Job.primary.all()
+
+
+def jobs_of_key(key: str) -> QuerySet[Job]:
+    """Return the stored jobs with a limit key."""
+    return Job.primary.alias(key=KeyOfJob()).filter(key=key)
 
 
 def hourly(max_attempts: int = 3, **values: Any) -> RetryPolicy:

@@ -13,15 +13,18 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extension import ClaimRule, Extension, Hooks, MayStart, RuledClaim, SetAside
+from django_ojs.extensions.limits.extension import KeyLimitsExtension
 from django_ojs.extensions.limits.limit_journal import RULE as LIMITS_BY_KEY
+from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fetch, queues
+from django_ojs.spec import ids, json
 from django_ojs.storage import queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from tests.cases import together
-from tests.factories import WORKER, jobs, push, push_many
+from tests.factories import WORKER, jobs, jobs_of_key, push, push_many
 from tests.test_extension import installed
 
 pytestmark = pytest.mark.django_db
@@ -200,6 +203,7 @@ def test_a_queue_has_the_rules_of_its_configuration_as_long_as_it_has_that(confi
 
 def test_a_queue_keeps_the_rules_of_its_jobs(rule: Rule) -> None:
     push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    assert len(claim()) == 1
     queues.configure(QUEUE, {"concurrency": 1})
     queues.configure(QUEUE, {"concurrency": None})
     assert rules() == LIMITS_BY_KEY | 1 << NUMBER
@@ -207,10 +211,12 @@ def test_a_queue_keeps_the_rules_of_its_jobs(rule: Rule) -> None:
 
 def test_a_queue_whose_jobs_move_into_another_gives_it_the_rules_of_its_jobs(rule: Rule) -> None:
     queues.configure(QUEUE, {"concurrency": 5})
-    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
-    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    for _ in range(3):
+        push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    (running,) = claim()
     queues.delete(QUEUE, strategy="move", target="target")
     assert rules("target") == LIMITS_BY_KEY | 1 << NUMBER
+    ack.ack(running.id)
     assert len(claim(queue="target")) == 1
 
 
@@ -254,10 +260,10 @@ def test_what_two_rules_reject_is_neither_held_nor_moved_nor_dropped(
     rule.rejects, rule.set_aside = (lambda job: job.priority == -1), SetAside.YES
     assert [each.id for each in claim(1)] == [behind.pk]
     after = jobs().get(pk=job.pk)
-    assert (after.state, after.queue, after.limit_hold, after.due_at) == (
+    assert (after.state, after.queue, after.hold, after.due_at) == (
         before.state,
         before.queue,
-        before.limit_hold,
+        before.hold,
         before.due_at,
     )
     assert "reject" not in rule.calls
@@ -265,7 +271,7 @@ def test_what_two_rules_reject_is_neither_held_nor_moved_nor_dropped(
     rule.rejects = lambda job: False
     assert claim() == []
     ended = jobs().get(pk=job.pk)
-    held = ended.limit_hold != after.limit_hold
+    held = ended.hold != after.hold
     assert (ended.state, held) == {
         "wait": ("available", True),
         "reschedule": ("scheduled", False),
@@ -282,11 +288,11 @@ def test_a_queue_at_its_limit_lets_no_key_hold_move_or_drop_a_job(on_limit: str)
     (running,) = claim()
     assert claim() == []
     waiting = jobs().get(pk=job.pk)
-    assert (waiting.state, waiting.limit_hold) == ("available", job.limit_hold)
+    assert (waiting.state, waiting.hold) == ("available", OPEN)
     ack.ack(running.id)
     assert claim() == []
     ended = jobs().get(pk=job.pk)
-    assert (ended.state, ended.limit_hold) != ("available", job.limit_hold)
+    assert (ended.state, ended.hold) != ("available", OPEN)
 
 
 def test_a_job_that_another_rule_rejects_takes_no_place_of_its_key(rule: Rule) -> None:
@@ -317,7 +323,7 @@ def test_all_rules_hold_together(rule: Rule) -> None:
         active = jobs().filter(state="active")
         assert active.count() <= 3
         for key in "ab":
-            assert active.filter(limit_key=key).count() <= 1
+            assert jobs_of_key(key).filter(state="active").count() <= 1
     left = jobs().exclude(state="completed")
     assert set(left.values_list("priority", "state")) == {(-1, "available")}
     assert left.count() == 10
@@ -331,3 +337,80 @@ def test_rules_begin_by_number_and_are_told_in_reverse() -> None:
     with installed(Ruling(inner, "inner", 42), Ruling(outer, "outer", 41)):
         assert len(claim(5)) == 2
     assert calls == ["begin 5", "begin 3", "started 2", "started 2"]
+
+
+# --- how a queue learns a rule from its jobs ---------------------------------------------------
+
+
+def test_the_first_claim_after_the_first_limited_job_of_a_queue_takes_it() -> None:
+    job = push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    assert not Queue.primary.filter(rules__gt=0).exists()
+    assert [each.id for each in claim()] == [job.pk]
+    assert rules() == LIMITS_BY_KEY
+
+
+def test_a_limited_job_of_a_high_priority_is_claimed_before_plain_ones() -> None:
+    push_many(3, queue=QUEUE)
+    assert len(claim(1)) == 1
+    first = push(queue=QUEUE, priority=5, rate_limit={"key": "acme", "concurrency": 1})
+    assert [each.id for each in claim(1)] == [first.pk]
+
+
+@together("config", [{"concurrency": 9}, {"tenant_fairness": {"enabled": True}}], undo=True)
+def test_a_claim_that_applies_another_rule_learns_that_of_the_limits(config: Any) -> None:
+    queues.configure(QUEUE, config)
+    push(queue=QUEUE, priority=1)
+    assert len(claim(1)) == 1
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    assert len(claim()) == 1
+    assert rules() & LIMITS_BY_KEY
+
+
+def test_a_process_that_knows_no_limits_claims_no_job_of_such_a_queue_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An old worker beside a new producer."""
+    push(queue=QUEUE)
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    known = KeyLimitsExtension()
+    registry.remove(known)
+    try:
+        with caplog.at_level(logging.ERROR, logger="django_ojs"):
+            assert claim() == []
+    finally:
+        registry.register(known)
+    assert "rules of extensions that are not installed here. Their numbers are 14." in caplog.text
+    assert len(claim()) == 2
+
+
+def test_a_job_that_was_inserted_without_a_word_of_limits_has_them() -> None:
+    """A producer without the extension beside a new worker: it stores the attribute only."""
+    source = push(queue="elsewhere", rate_limit={"key": "acme", "concurrency": 1})
+    plain = [push(queue=QUEUE) for _ in range(3)]
+    columns = [each.column for each in Job._meta.concrete_fields]
+    values = {"id": "%s", "queue": "%s", "options": "%s", "hold": "0"}
+    chosen = ", ".join(values.get(name, name) for name in columns)
+    options = {"rate_limit": source.options["rate_limit"]}
+    copy = f"INSERT INTO ojs_job ({', '.join(columns)}) SELECT {chosen} FROM ojs_job WHERE id = %s"
+    with connection.cursor() as cursor:
+        for _ in range(2):
+            given = {"id": _stored_id(ids.uuid7()), "queue": QUEUE, "options": json.dumps(options)}
+            order = [given[name] for name in columns if name in given]
+            cursor.execute(copy, [*order, _stored_id(source.pk)])
+    assert jobs_of_key("acme").filter(queue=QUEUE, hold=OPEN).count() == 2
+    assert len(claim()) == len(plain) + 1
+
+
+def _stored_id(key: Any) -> Any:
+    return Job._meta.pk.get_db_prep_value(key, connection)
+
+
+def test_a_limited_job_locks_no_row_of_its_queue() -> None:
+    queues.configure(QUEUE, {"concurrency": 100})
+    before = Queue.primary.get(pk=QUEUE)
+    with CaptureQueriesContext(connection) as captured:
+        push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    assert not any("UPDATE" in each["sql"] and "ojs_queue" in each["sql"] for each in captured)
+    assert not any("INTO" in each["sql"] and "ojs_queue" in each["sql"] for each in captured)
+    assert Queue.primary.get(pk=QUEUE).rules == before.rules

@@ -328,7 +328,7 @@ def test_hooks_are_compiled_when_the_settings_change() -> None:
         assert EventType.JOB_CANCELLED not in others
     with override_settings(OJS={"KEEP_EVENTS": ["job.cancelled"]}):
         assert registry.published_types == others | {EventType.JOB_CANCELLED}
-        assert registry.changes[Trigger.CANCEL].changed
+        assert Trigger.CANCEL in registry.changes
 
 
 def test_hooks_are_compiled_when_a_signal_gains_or_loses_a_receiver() -> None:

@@ -146,7 +146,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             labels = (_("Expires at, date"), _("Expires at, time"))
             for part, label in zip(moment.widgets, labels, strict=True):
                 part.attrs["aria-label"] = label
-        if "scopes" in form.base_fields:  # Not if the user may only view.
+        if "scopes" in form.base_fields:  # A user who may only view has no such field.
             granted = granted_scopes(request)
             field: Any = form.base_fields["scopes"]
             field.choices = [

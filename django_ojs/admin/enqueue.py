@@ -184,7 +184,7 @@ def _changed_copy(form: EnqueueForm, job: Job) -> tuple[Envelope, list[str]]:
     queue, priority = values["queue"] or job.queue, values["priority"] or 0
     args = values.get("bound", job.args)
     envelope = run_again.copy(job, args=args, priority=priority)
-    # As code would enqueue it: a limit by key, and what a unique policy compares, are made of the
+    # The job is enqueued as code would do it, because a limit by key and a unique policy use the
     # arguments.
     options = Options(queue=queue, scheduled_at=values["scheduled_at"])
     anew = envelope_of(Request(type=job.type, args=args, options=options))

@@ -64,7 +64,8 @@ class SecretPageAdmin(OperatorViews, _Admin):
     def secret_page(self, request: HttpRequest, obj: Any, secret: str) -> HttpResponse:
         if token := request.POST.get(_FIELD):
             request.session[_SENT] = [*_sent(request), token[:_MAX_TOKEN]][-_MAX_SENT:]
-        # In the response itself: a message would store the secret in a cookie or a session.
+        # The secret is in the response itself, because a message would store it in a cookie or a
+        # session.
         response = TemplateResponse(
             request,
             self.secret_template,

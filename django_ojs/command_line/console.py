@@ -160,14 +160,14 @@ class Console:
             try:
                 self._out.write(text, ending="")
             except UnicodeEncodeError as error:
-                # Such as PYTHONIOENCODING=ascii, or a locale of ISO 8859.
+                # The encoding may be ASCII, by PYTHONIOENCODING, or ISO 8859, by the locale.
                 safe = text.encode(error.encoding, "replace").decode(error.encoding)
                 self._out.write(otherwise(text) if otherwise else safe, ending="")
             self._out.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
-            # Such as a full disk.
+            # The disk may be full, for example.
             discard_output()
             raise CommandError(f"The output cannot be written: {error.strerror}.") from error
 

@@ -36,7 +36,7 @@ def errors_in_words() -> Iterator[None]:
     except Error as error:
         # If the database is not there, or not migrated, this error says so.
         require_database()
-        # Such as a role that may only read. The lines after the first may hold values of a row.
+        # The role may only read, for example. The lines after the first may hold values of a row.
         reason = str(error).partition("\n")[0]
         raise CommandError(f"The database reported an error: {reason}.") from error
 

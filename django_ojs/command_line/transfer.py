@@ -66,7 +66,7 @@ def _export(console: Console, options: Options) -> int:
                 if number % PROGRESS == 0:
                     console.progress(counted_jobs(number))
     finally:
-        # Also when its reader ends early: it has these jobs.
+        # This is said even if the reader has ended early, because it has these jobs.
         entry.complete(jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
@@ -166,7 +166,7 @@ class _Import:
             except OJSError as error:
                 index = error.details.get("index")
                 if index is None and len(batch) > 1:
-                    # Such as a full queue: jobs of other queues can still be stored.
+                    # A queue may be full, for example. Jobs of other queues can still be stored.
                     for one in batch:
                         self._store([one])
                     return
@@ -276,7 +276,7 @@ def _import(console: Console, options: Options) -> int:
         try:
             found.read(lines)
         finally:
-            # Also when it is interrupted: the batches before that are stored.
+            # This is said even after an interruption, because the batches before it are stored.
             entry.complete(**_counts(found, Outcome))
     if found.steps:
         console.note(

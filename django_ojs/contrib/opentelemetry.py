@@ -75,7 +75,7 @@ class _Instrumentation(Extension):
     """The tracer and the instruments of one call of `instrument`."""
 
     name = "opentelemetry"
-    #: Before the outbox: a span is around all that an enqueue does.
+    #: It stands before the outbox, so that the span is around all that an enqueue does.
     number = 6
 
     def __init__(
@@ -129,7 +129,7 @@ class _Instrumentation(Extension):
         as it is (ojs-distributed-tracing §6.2).
         """
         began = time.perf_counter()
-        envelopes = batch.jobs = list(batch.jobs)  # Those that are alike become one each.
+        envelopes = batch.jobs = list(batch.jobs)  # Alike jobs become an envelope each.
         own = [each for each in envelopes if "traceparent" not in each.meta]
         results = self._enqueue_in_span(own, store) if own else store()
         queue = _common(each.queue for each in envelopes)

@@ -65,7 +65,7 @@ class OJSIntegration(Integration):
 
     def report(self, context: "JobContext", error: BaseException, seconds: float) -> None:
         """Report the exception of a run, at the level of what follows it."""
-        # Not at the top: settings modules import this one.
+        # It is not imported at the top, because settings modules import this one.
         from django_ojs.operations import fail
         from django_ojs.worker import handler_call
 

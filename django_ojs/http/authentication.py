@@ -104,7 +104,7 @@ def _access(
 
 
 def _no_user() -> Any:
-    # As DRF does for an unauthenticated request: a key is no user.
+    # DRF sets this user for an unauthenticated request, and a key is no user.
     make: Any = api_settings.UNAUTHENTICATED_USER
     return make() if make else None
 

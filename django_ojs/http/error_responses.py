@@ -186,7 +186,8 @@ def _log_denial(request: Any, error: OJSError) -> None:
     match = getattr(request, "resolver_match", None)
     detail = {
         "reason": error.code,
-        # The route and not the path, which may contain anything that a client sent as an id.
+        # The log has the route and not the path, which may contain anything that a client sent as
+        # an id.
         "endpoint": f"{request.method} {match.route if match else ''}".strip(),
     }
     token = str(request.META.get("HTTP_AUTHORIZATION", "")).rpartition(" ")[2]

@@ -38,8 +38,8 @@ def manifest(base: str) -> dict[str, Any]:
     limits = settings().limits
     found = declared()
     capabilities = {each.capability for each in found}
-    # Not the parser of the standard library, which raises ValueError for some hosts that a client
-    # may name and Django accepts.
+    # The parser of the standard library is not used: it raises ValueError for some hosts that a
+    # client may name and Django accepts.
     _, _, path = urls.split(base)
     return {
         "specversion": VERSION,
@@ -93,7 +93,7 @@ def manifest(base: str) -> dict[str, Any]:
             },
         },
         "limits": {
-            # Also under the names that the website of OJS uses.
+            # They are repeated under the names that the website of OJS uses.
             "max_job_size_bytes": limits.envelope_bytes,
             "max_meta_size_bytes": limits.meta_bytes,
             "max_queue_name_length": limits.queue_bytes,

@@ -68,7 +68,7 @@ class Probe:
             finally:
                 link.close()
         except Error:
-            pass  # Not ready: the reason is no matter of the caller.
+            pass  # It is not ready. The reason does not concern the caller.
         finally:
             question.answered.set()
             try:

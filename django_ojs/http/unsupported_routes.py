@@ -21,7 +21,7 @@ _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
     # Server-sent events say the same.
     "websockets": r"ws",
-    # That of one job is served.
+    # The same path for one job is served.
     "history_of_all_jobs": rf"history{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",

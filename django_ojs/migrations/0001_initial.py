@@ -5,7 +5,6 @@ import django.db.models.functions.datetime
 from django.db import migrations, models
 
 import django_ojs.models.fields
-import django_ojs.spec.hold
 import django_ojs.spec.ids
 import django_ojs.spec.states
 from django_ojs.migrations._run_sql_files import RunSQLFiles
@@ -382,11 +381,7 @@ class Migration(migrations.Migration):
                 ),
                 ("size_bytes", models.BigIntegerField(blank=True, editable=False, null=True)),
                 (
-                    "limit_key",
-                    models.CharField(blank=True, editable=False, max_length=255, null=True),
-                ),
-                (
-                    "limit_hold",
+                    "hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
                 (
@@ -402,7 +397,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -411,7 +406,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -513,43 +508,13 @@ class Migration(migrations.Migration):
                         name="ojs_job_pending",
                     ),
                     models.Index(
-                        models.F("limit_key"),
-                        condition=models.Q(("limit_key__isnull", False), ("state", "active")),
-                        name="ojs_job_limit_active",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        models.F("queue"),
-                        models.F("limit_hold"),
-                        models.OrderBy(models.F("priority"), descending=True),
-                        models.F("enqueued_at"),
-                        models.F("id"),
-                        condition=models.Q(("limit_key__isnull", False), ("state", "available")),
-                        name="ojs_job_limit_waiting",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        models.F("due_at"),
-                        condition=models.Q(
-                            ("limit_key__isnull", False),
-                            (
-                                "state__in",
-                                [
-                                    django_ojs.spec.states.State["SCHEDULED"],
-                                    django_ojs.spec.states.State["RETRYABLE"],
-                                ],
-                            ),
-                        ),
-                        name="ojs_job_limit_due",
-                    ),
-                    models.Index(
                         models.F("queue"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("tenant_id"),
                         models.F("enqueued_at"),
                         models.F("id"),
                         condition=models.Q(
-                            ("limit_hold__lt", django_ojs.spec.hold.Hold["HELD"]),
+                            ("hold__lt", 64),
                             ("state", "available"),
                             ("tenant_id__isnull", False),
                         ),

@@ -13,7 +13,7 @@ from django_ojs import hooks
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids, retry_policy
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
@@ -122,11 +122,8 @@ class Job(StoredModel):
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
     parent_id = models.UUIDField(null=True, blank=True, editable=False)
 
-    #: The key of its rate limit policy, and whether a claim considers it (`spec.hold.Hold`).
-    limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
-    limit_hold = models.PositiveSmallIntegerField(
-        default=Hold.NONE, db_default=Hold.NONE, editable=False
-    )
+    #: Which claims consider it while it is available (`spec.hold`).
+    hold = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
 
     #: Its tenant, where the configuration of the queue names tenants (`spec.tenants`).
     tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
@@ -156,11 +153,11 @@ class Job(StoredModel):
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [
-            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs with
-            # a limit by key have ranges of their own.
+            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs that
+            # an extension keeps from some claims have ranges of their own.
             models.Index(
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -170,7 +167,7 @@ class Job(StoredModel):
             # FETCH of the jobs that run alone: few among many others.
             models.Index(
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -221,31 +218,8 @@ class Job(StoredModel):
             models.Index(
                 "parent_id", "id", name="ojs_job_parent", condition=Q(parent_id__isnull=False)
             ),
-            # Limits by key: the running and the waiting jobs of a key.
-            models.Index(
-                "limit_key",
-                name="ojs_job_limit_active",
-                condition=Q(limit_key__isnull=False, state="active"),
-            ),
-            models.Index(
-                "limit_key",
-                "queue",
-                "limit_hold",
-                F("priority").desc(),
-                "enqueued_at",
-                "id",
-                name="ojs_job_limit_waiting",
-                condition=Q(limit_key__isnull=False, state="available"),
-            ),
-            # The jobs of a key that it has rescheduled, or that are retried after its pause.
-            models.Index(
-                "limit_key",
-                "due_at",
-                name="ojs_job_limit_due",
-                condition=Q(limit_key__isnull=False, state__in=_DUE),
-            ),
-            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
-            # a limit by key are left out.
+            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that no claim
+            # considers are left out.
             models.Index(
                 "queue",
                 F("priority").desc(),
@@ -253,7 +227,7 @@ class Job(StoredModel):
                 "enqueued_at",
                 "id",
                 name="ojs_job_tenant_turn",
-                condition=Q(tenant_id__isnull=False, state="available", limit_hold__lt=Hold.HELD),
+                condition=Q(tenant_id__isnull=False, state="available", hold__lt=FIRST_HELD),
             ),
             # Tenants of a queue: the number of waiting jobs of each.
             models.Index(
@@ -324,6 +298,12 @@ class Job(StoredModel):
     def tags(self) -> list[str]:
         """The job's tags, in the order they were given."""
         return list(self.options.get("tags", ()))
+
+    @property
+    def limit_key(self) -> str | None:
+        """The key of its rate limit policy; None without one."""
+        key: str | None = self.options.get("limit_key")
+        return key
 
     @property
     def waited(self) -> timedelta | None:

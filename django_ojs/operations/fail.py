@@ -10,22 +10,19 @@ from uuid import UUID
 
 from django.db.models import F, Max
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Known
-from django_ojs.hooks import publish
+from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue, histories
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.timeouts import total_ends
-from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -139,7 +136,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
 
 def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) -> Job:
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
-    _pause_key(job, failure)
+    _tell_pause(job, failure)
     return _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
 
 
@@ -197,7 +194,7 @@ def fail_beside_others(
         return fail(job_id, failure, claim=claim)
     unspent = replace(
         failure,
-        message=f"{failure.message or failure.type} (beside {others} other jobs, of which any may "
+        message=f"{failure.message or failure.type} (beside {others} other jobs, any of which may "
         "be the cause: this run spends no attempt)",
     )
     return _requeue(
@@ -234,7 +231,7 @@ def _requeue(
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = _error_of(failure) if failure is not None else None
     if failure is not None:
-        _pause_key(job, failure)
+        _tell_pause(job, failure)
     if error is not None:
         histories.record([job.pk], outcome, error)
         values["error"] = error
@@ -286,20 +283,10 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
     return job
 
 
-def _pause_key(job: Job, failure: Failure) -> None:
-    if job.limit_key is not None and (pause := failure.pause):
-        from django_ojs.extensions.limits import limit_journal
-
-        is_new = limit_journal.pause(job.limit_key, pause)
-        if is_new:
-            until = format_timestamp(timezone.now() + pause)
-            publish(
-                EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
-                of_limit_key,
-                job.limit_key,
-                until=until,
-                reason=failure.type,
-            )
+def _tell_pause(job: Job, failure: Failure) -> None:
+    if failure.pause:
+        for hook in registry.pause_asked:
+            hook(job, failure)
 
 
 def _wait(

@@ -18,12 +18,13 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
+    holds,
     queue_configs,
     queue_turns,
     raw_queries,
@@ -131,8 +132,9 @@ def fetch(
 
 def _claim(request: ClaimRequest) -> list[Claimed]:
     """Claim jobs of a queue; where it has rules that this process does not know, once it does."""
+    of_jobs = 0
     for _ in range(TRIES):
-        rules = queue_configs.remembered_rules(request.queue)
+        rules = queue_configs.remembered_rules(request.queue) | of_jobs
         try:
             if rules:
                 from django_ojs.storage import ruled_claims
@@ -140,7 +142,7 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
                 return ruled_claims.claim(request, rules)
             return database.retried(partial(transitions.claim, request))
         except transitions.RulesUnknown:
-            queue_configs.refresh()
+            of_jobs = holds.learn_rules(request.queue)
     return []
 
 
@@ -165,8 +167,8 @@ def may_find(queues: Sequence[str]) -> bool:
     keeps an old snapshot open: it has no floor (see `storage.claim_floors`).
     """
     # The least value, not EXISTS: that can only be read from the end of the index of claims.
-    least = f"SELECT min(limit_hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
-    each = [f"({least}) < {Hold.HELD.value}"] * len(queues)
+    least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
+    each = [f"({least}) < {FIRST_HELD}"] * len(queues)
     rules = hooks.registry.claim_rules.values()
     opened = [condition for rule in rules if (condition := rule.may_open()) is not None]
     return raw_queries.holds(" OR ".join([*each, *opened]), queues)

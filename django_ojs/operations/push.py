@@ -219,9 +219,6 @@ def _insert_rows(
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
-    for name, rule in () if type(envelopes) is AlikeJobs else hooks.registry.rules_by_field:
-        if queues := {each.queue for each in envelopes if getattr(each, name)}:
-            queue_configs.add_rules(queues, rule)
     rows = database.dialect_of(connection).insert_jobs(
         connection,
         envelopes,

@@ -20,7 +20,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.reports import queue_overview
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
@@ -206,9 +206,9 @@ def _limited_by_key(job: Job, key: str | None) -> str | None:
 
 def _before(job: Job) -> int:
     """Return how many jobs are claimed before it, up to one more than `MOST_BEFORE`."""
-    # Those that are held for a limit do not keep it from running.
+    # Those that are held do not keep it from running.
     available = Job.primary.filter(
-        queue=job.queue, state=State.AVAILABLE, limit_hold__in=[Hold.NONE, Hold.OPEN]
+        queue=job.queue, state=State.AVAILABLE, hold__lt=FIRST_HELD
     ).order_by()
     same = Q(enqueued_at__lt=job.enqueued_at) | Q(enqueued_at=job.enqueued_at, pk__lt=job.pk)
     higher = available.filter(priority__gt=job.priority)[: MOST_BEFORE + 1].count()

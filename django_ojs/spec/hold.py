@@ -1,19 +1,29 @@
-"""Which claims consider an available job."""
+"""Which claims consider an available job: the values of `Job.hold`.
 
-from enum import IntEnum
+0 stands for all claims of its queue. An extension that keeps jobs from some claims has two values,
+by its number. With the first, the job is open to the claims that apply the rule of the extension;
+with the second, no claim considers it until the extension opens it. All values of open jobs are
+less than all others, so a claim that searches for the next one reads no held job.
+"""
+
+from typing import Final
+
+#: All claims of its queue.
+FREE: Final = 0
+#: What is less is open to some claims. Numbers of extensions are less, too.
+FIRST_HELD: Final = 64
 
 
-class Hold(IntEnum):
-    """Which claims consider an available job (`Job.limit_hold`)."""
+def open_to(number: int) -> int:
+    """Return the value for claims that apply the rule of the extension with this number."""
+    return number
 
-    #: All claims of its queue.
-    NONE = 0
-    #: Those that apply the rule which limits it.
-    OPEN = 1
-    #: No worker may take it: a rule keeps it back, and opens it later.
-    HELD = 2
 
-    @classmethod
-    def of(cls, limit_key: str | None) -> "Hold":
-        """Return the value for a new job."""
-        return cls.NONE if limit_key is None else cls.OPEN
+def held_by(number: int) -> int:
+    """Return the value for no claim, until the extension with this number opens the job."""
+    return FIRST_HELD + number
+
+
+def owner_of(hold: int) -> int:
+    """Return the number of the extension whose value this is."""
+    return hold % FIRST_HELD

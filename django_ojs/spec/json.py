@@ -122,8 +122,8 @@ def _bound(values: Iterable[object], levels: int, largest: int) -> int:
             total += _NUMBER
         elif value is None or kind is bool:
             total += _WORD
-        # Not isinstance: Django's lazy objects have the class of what they stand for, and the
-        # encoder cannot write them.
+        # `isinstance` cannot be used: Django's lazy objects have the class of what they stand for,
+        # and the encoder cannot write them.
         elif issubclass(kind, (list, tuple)):
             if levels <= 0:
                 raise Rejected

@@ -26,7 +26,8 @@ MAX_NAME: Final = 63
 
 #: The name that stands for every queue that is not named.
 ALL: Final = "*"
-#: In shares: a turn of the first queue that has jobs. No queue can have this name.
+#: In the shares, this stands for a turn of the first queue that has jobs. No queue can have this
+#: name.
 FIRST_WITH_JOBS: Final = ""
 
 #: The sum of the shares where each queue has a part of all claims.

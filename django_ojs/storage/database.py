@@ -84,8 +84,8 @@ _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=F
 #: Whether the caller waits hardly at all for locks of other sessions.
 _hardly_waits: Final[ContextVar[bool]] = ContextVar("django_ojs_hardly_waits", default=False)
 
-#: For how many seconds the row of a job is tried again that another session has locked; None: the
-#: statement waits until that session's transaction ends.
+#: For how many seconds a row that another session has locked is tried again. None: the statement
+#: waits until that session's transaction ends.
 _row_timeout: Final[ContextVar[float | None]] = ContextVar("django_ojs_row_timeout", default=None)
 
 

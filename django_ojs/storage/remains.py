@@ -1,7 +1,7 @@
 """What extensions have left behind in the tables of the core that are not installed any more.
 
-A number of an extension is its bit in `Queue.rules` and `Job.marks`. What has a number that nobody
-has, nobody looks after.
+A number of an extension is its bit in `Queue.rules` and `Job.marks`, and it has values of
+`Job.hold`. What has a number that nobody has, nobody looks after.
 """
 
 from collections import Counter, defaultdict
@@ -15,9 +15,11 @@ from django.db.models import Count, F, QuerySet
 
 from django_ojs.hooks import MOST_NUMBERS, registry
 from django_ojs.models import Job, Queue
+from django_ojs.spec.hold import FREE, held_by, open_to, owner_of
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import database, schema
+from django_ojs.storage import database, holds, schema
 from django_ojs.storage.dialects.rows import Named
+from django_ojs.storage.figures import known_queues
 
 #: Jobs that one transaction changes.
 BATCH: Final = 1000
@@ -52,6 +54,16 @@ def marked() -> dict[int, int]:
     return dict(sorted(found.items()))
 
 
+def held() -> dict[int, list[str]]:
+    """Return by number the queues with available jobs that are kept from some claims."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for queue in known_queues.by_name().names:
+        for number in sorted({owner_of(hold) for hold in holds.values_in(queue) if hold != FREE}):
+            if number not in registry.numbers():
+                found[number].append(queue)
+    return dict(sorted(found.items()))
+
+
 def drop() -> None:
     """Drop the triggers, functions and indexes."""
     connection = database.connection()
@@ -63,6 +75,16 @@ def drop() -> None:
 def free_queues() -> None:
     """Take the rules from the queues: their jobs may start."""
     Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(_owned()))
+
+
+def free_jobs() -> None:
+    """Open all jobs that have not ended to all claims, also those that become available later."""
+    owned = [value for each in registry.numbers() for value in (open_to(each), held_by(each))]
+    for state in sorted(set(State) - TERMINAL):
+        jobs = Job.primary.filter(state=state).exclude(hold__in=[FREE, *owned]).order_by("pk")
+        for some in _pages(jobs.values_list("pk", flat=True)):
+            job = Job.primary.filter(pk__in=some)
+            database.in_write_transaction(partial(job.update, hold=FREE))
 
 
 def unmark() -> None:

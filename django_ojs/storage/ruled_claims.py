@@ -115,7 +115,8 @@ class _Choice:
 
     def _in_order(self, at_most: int, busy: Collection[str]) -> list[Candidate]:
         connection = database.connection()
-        limited = at_most if self._has_keys else 0
+        # One tells that the queue has such jobs.
+        limited = at_most if self._has_keys else 1
         return database.dialect_of(connection).limited_candidates(
             connection, self._wanted, limited, busy
         )
@@ -158,8 +159,7 @@ class _Choice:
             if len(found.chosen) >= self._request.limit:
                 break
             if job.key is not None and not self._has_keys:
-                found.has_left = True
-                continue
+                raise transitions.RulesUnknown
             if not self._agree(job, found):
                 if found.is_cut:
                     break

@@ -47,7 +47,7 @@ def enqueue(
     given = Options(
         queue=job_queue(backend, task.queue_name),
         priority=int(task.priority),
-        # As text, which keeps its microseconds.
+        # The time is given as text, which keeps its microseconds.
         scheduled_at=task.run_after and task.run_after.astimezone(UTC).isoformat(),
         meta={META: meta} if meta else None,
     )

@@ -46,7 +46,8 @@ class Clock:
         self._moment = moment.astimezone(UTC)
         if self._patch is None:
             _frozen.append(self)
-            # Not `timezone.now` itself: modules and the defaults of fields have imported it.
+            # `timezone.now` itself cannot be replaced: modules and the defaults of fields have
+            # imported it.
             self._patch = mock.patch.object(timezone, "datetime", self._datetime())
             self._patch.start()
             link = database.connection()

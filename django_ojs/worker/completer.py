@@ -57,7 +57,8 @@ FIRST_LOCKED_PAUSE = 0.1
 LONGEST_LOCKED_PAUSE = 1.0
 
 
-@dataclass(slots=True)  # Not frozen: each job makes one, and frozen takes twice as long.
+# It is not frozen: each job makes one, and a frozen one takes twice as long.
+@dataclass(slots=True)
 class Completion:
     run: Run
     result: Any
@@ -140,7 +141,7 @@ class Completer:
         self._completions: deque[Completion] = deque()
         self._changes: deque[StateChange] = deque()
         self._deferred: list[Deferred] = []
-        # Those whose rows another session had locked when their outcome was tried last.
+        # Jobs whose rows another session had locked when their outcome was tried last.
         self._locked: set[Run] = set()
         self._completions_together, self._failures_together = GroupSize(), GroupSize()
         self._is_away = False

@@ -83,7 +83,7 @@ class Executor:
         self._waiting: deque[Run] = deque()
         self._limit = ThreadLimit(slots)
         self._threads: set[_Slot] = set()
-        # Those that wait to be woken, the last one at the end.
+        # The threads that wait to be woken, the last one at the end.
         self._idle: dict[_Slot, None] = {}
         self._is_closed = False
         self._loop: EventLoop | None = None

@@ -82,7 +82,8 @@ def end(error: BaseException | None) -> NoReturn:
                 stream.flush()
     finally:
         try:
-            # Not sys.exit: it is for the worker to run exit handlers, and to close the connections.
+            # `sys.exit` is not used, because the worker runs the exit handlers and closes the
+            # connections.
             os._exit(code)
         finally:
             # What measures coverage replaces it by a function that may fail in a fork.

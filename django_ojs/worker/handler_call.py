@@ -157,8 +157,8 @@ def refresh_connections(
     `error` is that of the handler: one that says that the server takes no writes closes the
     connection to it as well. `found` are the connections, where the caller has listed them.
     """
-    # As Django does around a request: close connections that are broken or too old, and clear the
-    # queries that DEBUG records.
+    # Django does the same around a request: it closes connections that are broken or too old, and
+    # clears the queries that DEBUG records.
     found = open_connections() if found is None else found
     if not found:
         return

@@ -153,7 +153,7 @@ class JobsInFlight:
     def __init__(self, status: ProcessStatus | None = None) -> None:
         self.status = status
         self._lock = threading.Lock()
-        # In the order in which they were claimed.
+        # The jobs have the order in which they were claimed.
         self._runs: dict[Run, None] = {}
         #: Number of runs that hold a slot or wait for one. A run whose handler has ended only waits
         #: for its outcome to be stored and is not counted.

@@ -54,7 +54,7 @@ def report(job: Claimed, reported: Report) -> bool:
 
 def _save_checkpoint(job: Claimed, state: Mapping[str, Any]) -> bool:
     try:
-        # In a savepoint: an error must not end the transaction of the handler.
+        # This is done in a savepoint, because an error must not end the transaction of the handler.
         with database.atomic():
             if (save := registry.context.get("checkpoint")) is not None:
                 save(job, dict(state))

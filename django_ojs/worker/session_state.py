@@ -20,7 +20,7 @@ from django_ojs.storage.dialects import execute_wrappers
 #: The threads whose connections the worker keeps from job to job.
 THREADS: Final = ("ojs-slot", "ojs-sync")
 
-#: Those of the worker itself end with the transaction, or are set back.
+#: Settings of the worker itself end with the transaction, or are set back.
 _OWN: Final = r"(?:LOCAL|TRANSACTION|CONSTRAINTS|STATEMENT|NAMES)\b"
 _OWN_SESSION: Final = r"SESSION\s+(?:innodb_lock_wait_timeout|max_statement_time)\b"
 #: Functions that are called alone and change no session.

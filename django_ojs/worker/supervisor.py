@@ -78,7 +78,7 @@ class Child:
     pulses: int = 0
     #: Seconds since it last showed that it runs Python code.
     silence: float = 0.0
-    #: By a signal or a debugger. It is not silent then.
+    #: A signal or a debugger has stopped it. It does not count as silent then.
     is_stopped: bool = False
     is_stall_logged: bool = False
 
@@ -198,7 +198,8 @@ class Supervisor:
         children = self._children.values()
         alone = sum(child.runs_alone for child in children)
         leaving = sum(child.status.is_leaving and not child.runs_alone for child in children)
-        # Beside those that leave, which may have jobs for hours; twice as many at most.
+        # New processes run beside those that leave, which may have jobs for hours; there are twice
+        # as many at most.
         wanted = self._wanted + min(leaving, self._config.processes)
         for _ in range(wanted - (len(children) - alone)):
             if time.monotonic() >= self._next_start:
@@ -353,7 +354,7 @@ class Supervisor:
                 child.worker_id,
             )
         finally:
-            # Also for this: no thread of this process runs while it forks.
+            # This is another reason why no thread of this process runs while it forks.
             background_writer.close_all()
             connections.close_all()
 
@@ -371,7 +372,7 @@ def _run_child(
 ) -> None:
     code = 1
     try:
-        # Those of the supervisor would interrupt the handlers of jobs that start processes.
+        # The supervisor's own handlers would interrupt jobs that start processes.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # What the supervisor has loaded lives as long as this process. Garbage collections would
@@ -397,8 +398,8 @@ def _run_child(
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: it would wait for threads that do not end, and run the exit handlers that
-        # the parent registered for itself.
+        # `sys.exit` is not used: it would wait for threads that do not end, and run the exit
+        # handlers that the parent registered for itself.
         os._exit(code)
 
 

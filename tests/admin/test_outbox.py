@@ -208,7 +208,7 @@ def test_the_overview_and_doctor_say_that_jobs_were_rejected(
         page = client.get(overview).content.decode()
         assert "<b>Rejected jobs of the outbox: 1." in page
         assert where in page
-        (address,) = re.findall(rf'href="({LIST}[^"]*)"[^>]*>\s*Outbox', page)
+        (address,) = re.findall(rf'href="({LIST}\?state=rejected[^"]*)"', page)
         assert "test.job" in client.get(unescape(address)).content.decode()
         said = run("doctor", "--only", "queues")
         assert "Rejected jobs of the outbox: 1" in said.out

@@ -29,9 +29,7 @@ LEFT = frozenset(
     {
         "admin.current_findings imports extensions.statistics.admin_queue_figures",
         "admin.finding_remedies imports extensions.limits.models",
-        "admin.finding_remedies imports extensions.outbox.admin",
-        "admin.finding_remedies imports extensions.outbox.models",
-        "admin.finding_remedies imports extensions.webhooks.models",
+        "admin.jobs imports extensions.checkpoints.operations",
         "admin.jobs imports extensions.checkpoints.spec",
         "admin.overview imports extensions.statistics.admin_queue_figures",
         "admin.overview imports extensions.statistics.history",
@@ -43,7 +41,6 @@ LEFT = frozenset(
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
-        "command_line.checks.jobs imports extensions.cron.models",
         "command_line.checks.queues imports extensions.limits.command_line",
         "command_line.checks.queues imports extensions.statistics.rollup_queries",
         "http.views.admin.queues imports extensions.statistics.stats",
@@ -55,18 +52,16 @@ LEFT = frozenset(
         "management.commands.ojs_relay imports extensions.outbox.operations",
         "management.commands.ojs_relay imports extensions.outbox.relay",
         "management.commands.ojs_relay imports extensions.outbox.relay_threads",
+        "management.commands.ojs_relay imports extensions.outbox.settings",
         "reports.ended_workers imports extensions.events.models",
         "reports.ended_workers imports extensions.events.storage",
         "reports.findings imports extensions.backpressure.storage",
         "reports.findings imports extensions.statistics.rollup_queries",
+        "reports.findings imports extensions.tenants.spec",
         "reports.health_queries imports extensions.limits.key_limits",
         "reports.health_queries imports extensions.limits.limit_key_use",
         "reports.health_queries imports extensions.limits.models",
-        "reports.health_queries imports extensions.outbox.models",
-        "reports.health_queries imports extensions.outbox.operations",
-        "reports.health_queries imports extensions.outbox.storage",
         "reports.health_queries imports extensions.statistics.rollup_queries",
-        "reports.health_queries imports extensions.webhooks.models",
         "reports.not_running imports extensions.events.storage",
         "reports.not_running imports extensions.limits.limit_key_use",
         "reports.not_running imports extensions.limits.queue_limits",
@@ -80,15 +75,10 @@ LEFT = frozenset(
     }
 )
 #: A call or a string that names an extension, its model or its module.
-LEFT_STRINGS = frozenset(
-    {
-        "models.job looks up Checkpoint",
-    }
-)
-#: Templates of a subject; those of an extension stand where Django looks for them, in the core.
+LEFT_STRINGS: frozenset[str] = frozenset()
+#: Templates of extensions that are no app of their own: they stand where Django looks for them.
 OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
-    "cron": ("cron_form", "cron_job", "cron_jobs", "cron_state"),
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
     "tenants": ("queue_tenants",),
@@ -150,6 +140,8 @@ def _strings() -> Iterator[str]:
 
 def _templates() -> Iterator[str]:
     owners = {name: owner for owner, names in OWNED.items() for name in names}
+    for path in (ROOT / "django_ojs/extensions").glob("*/templates/django_ojs/admin/*.html"):
+        owners[path.stem] = path.relative_to(ROOT / "django_ojs/extensions").parts[0]
     for path in sorted(TEMPLATES.rglob("*.html")):
         name = path.stem if path.parent.name == "admin" else str(path.relative_to(TEMPLATES))
         for included in _INCLUDED.findall(path.read_text()):

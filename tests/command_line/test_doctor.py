@@ -19,6 +19,7 @@ from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.extension import Extension
 from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.limits.extension import KeyLimitsExtension
 from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job, Queue, Worker
 from django_ojs.operations import fetch, promotion, queues
@@ -573,3 +574,32 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     assert [job.id for job in fetch.fetch(["mail"])] == [held.pk]
     assert sorted(Job.objects.values_list("marks", flat=True)) == [0, 0, 0, checkpoint]
     schema.create(connection)
+
+
+def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair() -> None:
+    limits = KeyLimitsExtension()
+    closed = {"key": "acme", "concurrency": 0}
+    held, opened, later = (
+        push(queue="mail", rate_limit=closed),
+        push(queue="post", rate_limit=closed),
+        push(queue="post", rate_limit=closed, scheduled_at=timezone.now() + DAY),
+    )
+    assert fetch.fetch(["mail"]) == []
+    registry.remove(limits)
+    try:
+        assert fetch.fetch(["mail", "post"]) == []
+        found = [
+            each["found"] for each in doctor("remains", "--json").json["checks"][0]["findings"]
+        ]
+        assert (
+            "Jobs are kept by an extension that is not installed (limits by key), in the queues "
+            "mail, post."
+        ) in found
+        assert ojs("doctor", "--only", "remains", "--repair").code == 0
+        assert is_well("remains")
+        queue_configs.refresh()
+        assert {job.id for job in fetch.fetch(["mail", "post"], count=9)} == {held.pk, opened.pk}
+        assert Job.objects.get(pk=later.pk).hold == 0
+    finally:
+        registry.register(limits)
+        schema.create(connection)

@@ -12,13 +12,12 @@ from django.utils import timezone
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.limits import limit_keys
-from django_ojs.models import Job
 from django_ojs.operations import fail, fetch
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from tests.command_line.run import ojs as run
-from tests.factories import WORKER, push, push_many, worker
+from tests.factories import WORKER, jobs_of_key, push, push_many, worker
 
 pytestmark = pytest.mark.django_db
 
@@ -85,7 +84,7 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
 
     # The job that says that its service rejects calls waits for the end of the pause as well.
     until = format_timestamp(timezone.now() + timedelta(hours=2))
-    running = Job.objects.filter(limit_key="carrier:7", state="active").first()
+    running = jobs_of_key("carrier:7").filter(state="active").first()
     assert running is not None
     fail.fail(running.pk, Failure.parse({"type": "Busy", "rate_limit_until": until}))
     (shown,) = run("limits", "show", "carrier:7", "--json").json["limits"]

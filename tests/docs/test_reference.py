@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management.base import BaseCommand
 from django.db import connection
 from django.db.models import Model
@@ -24,6 +25,7 @@ from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.management.commands.ojs import subcommands
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.not_installed import APPS
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -144,9 +146,15 @@ def test_every_extra_is_there_with_what_it_installs() -> None:
     assert features.pop("all") == [f"django-ojs[{whole}]"]
     listed = {row[0]: row[1] for row in EXTRAS if row[0] != "all"}
     assert listed == {
-        name: ", ".join(text.partition(">")[0] for text in wanted)
-        for name, wanted in features.items()
+        name: ", ".join(map(requirement, wanted)) for name, wanted in features.items()
     }
+
+
+def requirement(text: str) -> str:
+    """Return the name of a package, with the Python before which it is needed."""
+    name, _, marker = text.partition(">")
+    before = re.search(r"python_version < '([\d.]+)'", marker)
+    return f"{name} (before Python {before[1]})" if before else name
 
 
 def test_each_row_of_the_comparison_has_its_sources() -> None:
@@ -305,3 +313,13 @@ def test_what_it_adds_is_what_was_counted() -> None:
     added = dict(table("explanation/is-it-for-you.md", "What it needs, and what it adds"))
     shown = {name: re.findall(r"\d+", added[name]) for name in ADDED}
     assert shown == {name: [limit[each] for each in numbers] for name, numbers in ADDED.items()}
+
+
+def test_the_tables_of_each_optional_app_are_counted() -> None:
+    added = dict(table("explanation/is-it-for-you.md", "What it needs, and what it adds"))
+    counts = added["Tables that an app beside it adds"]
+    shown = re.findall(r"django_ojs\.extensions\.(\w+)`?: (\d+)", counts)
+    expected = [
+        (name, str(len(list(apps.get_app_config(f"ojs_{name}").get_models())))) for name in APPS
+    ]
+    assert shown == expected

@@ -90,7 +90,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in FIRST else [pytest.mark.pages]) for name in typed()],
+    [
+        pytest.param(name, marks=[] if name in FIRST else [pytest.mark.pages, pytest.mark.slow])
+        for name in typed()
+    ],
 )
 def test_a_page_works_as_it_is_typed(name: str, tmp_path: Path, project: Path) -> None:
     part = typed()[name]

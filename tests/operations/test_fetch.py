@@ -10,14 +10,13 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.extensions.limits.models import LimitCheck
+from django_ojs.extensions.limits.models import HELD, LimitCheck
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import envelope as rendering
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
-from django_ojs.spec.hold import Hold
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed, texts_of
@@ -353,7 +352,7 @@ class TestWhetherAFetchMayFindAJob:
         push(queue="a", rate_limit={"key": "k", "concurrency": 0})
         assert fetch.may_find(["a"])
         assert fetch.fetch(["a"]) == []
-        assert jobs().get().limit_hold == Hold.HELD
+        assert jobs().get().hold == HELD
         LimitCheck.primary.all().delete()
         assert not fetch.may_find(["a"])
         LimitCheck.primary.create(limit_key="k", due_at=Now())

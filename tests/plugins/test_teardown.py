@@ -29,6 +29,8 @@ def test_a_statement_that_was_interrupted_takes_no_later_test_with_it(inside: bo
 
 
 def test_a_class_of_tests_without_queries_leaves_the_connection_as_it_was() -> None:
+    teardown.install()  # As the first test that uses a database does.
+
     class Silent(SimpleTestCase):
         def test(self) -> None:
             """Ask the database nothing."""

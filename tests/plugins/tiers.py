@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,25 @@ def _is_a_fault(item: pytest.Item) -> bool:
     )
 
 
+#: A file with this line, or in the folder of the documentation, runs once, except for tests with a
+#: mark of their own.
+_ONCE = re.compile(r"^pytestmark = .*\bmark\.once\b", re.MULTILINE)
+_TWICE = re.compile(rf"\bmark\.(both|smoke|{KIND})\b")
+
+
+def runs_once(path: Path, text: str) -> bool:
+    """Return whether all tests of a file run with PostgreSQL only, whatever else they use."""
+    return (path.parent == DOCS or bool(_ONCE.search(text))) and not _TWICE.search(text)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not even import a file of which no test would run: some import large libraries."""
+    if NAME != "short" or KIND == "postgresql" or collection_path.suffix != ".py":
+        return None
+    is_test = collection_path.name.startswith("test_")
+    return True if is_test and runs_once(collection_path, collection_path.read_text()) else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if NAME not in NAMES:
@@ -111,7 +131,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         ran, left = table[tier, False], table[tier, True]
         why = {
             "both": "on both databases",
-            "once": "no database: with PostgreSQL only",
+            "once": "no database: with PostgreSQL only; some files are not even read",
             "process": "processes: on PostgreSQL, on SQLite a selection (smoke)",
             "storm": "make faults, make fuzz",
             "pages": "make docs",

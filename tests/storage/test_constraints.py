@@ -38,7 +38,7 @@ VIOLATIONS = [
     ("ojs_job_dead_letter", "available", "dead_letter = true"),
 ]
 NEVER_NEGATIVE = [
-    *("attempt", "max_attempts", "returned", "lost_with_others", "run", "limit_hold"),
+    *("attempt", "max_attempts", "returned", "lost_with_others", "run", "hold"),
     *("timeout_ms", "visibility_timeout_ms", "lease_ms"),
 ]
 #: MariaDB says that the number does not fit into the type of the column.
@@ -143,7 +143,7 @@ def test_it_rejects_what_the_constraints_of_the_model_reject_and_nothing_else() 
         cursor.execute(
             f"SELECT pg_temp.broken({', '.join(names)}), array_remove(ARRAY[{rejected}], NULL) FROM"
             " (SELECT 0 AS attempt, 0 AS max_attempts, 0 AS returned, 0 AS lost_with_others,"
-            " 0 AS run, 0::smallint AS limit_hold, NULL::bigint AS timeout_ms,"
+            " 0 AS run, 0::smallint AS hold, NULL::bigint AS timeout_ms,"
             " NULL::bigint AS visibility_timeout_ms, NULL::bigint AS lease_ms) AS numbers,"
             " unnest(%s::varchar[]) AS state, unnest(%s::smallint[]) AS priority,"
             " unnest(ARRAY[true, false]) AS dead_letter, "

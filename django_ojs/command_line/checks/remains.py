@@ -30,6 +30,15 @@ def _remains() -> Iterator[DoctorFinding]:
             why="Their jobs do not start: a worker claims none from a queue whose rule it lacks.",
             cure=_CURE,
         )
+    for number, names in remains.held().items():
+        yield DoctorFinding(
+            found=(
+                f"Jobs are kept by an extension that is not installed ({name_of(number)}), in the "
+                f"queues {', '.join(names)}."
+            ),
+            why="No worker without the extension claims them.",
+            cure=_CURE,
+        )
     for number, jobs in remains.marked().items():
         yield DoctorFinding(
             found=(
@@ -45,6 +54,6 @@ CHECK: Final = Check(
     name="remains",
     about="What extensions have left",
     run=_remains,
-    repair=(remains.drop, remains.free_queues, remains.unmark),
+    repair=(remains.drop, remains.free_queues, remains.free_jobs, remains.unmark),
     is_repaired_alone=True,
 )

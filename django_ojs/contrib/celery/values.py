@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.utils.functional import Promise
 
-#: In the order in which a value is compared: a datetime is a date.
+#: A value is compared in this order, because a datetime is a date too.
 _TYPES: Final[dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),

@@ -11,7 +11,6 @@ from typing import Any, Final
 from django.db.models import Model
 
 from django_ojs.extension import Act, DueStep, Extension, Hooks
-from django_ojs.extensions.audit import storage
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
@@ -35,6 +34,8 @@ class AuditExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Delete old entries."""
+        from django_ojs.extensions.audit import storage
+
         return (DueStep(run=storage.prune, interval=60.0),)
 
     def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:

@@ -98,7 +98,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
             expression=expression,
             timezone=zone,
             template=template,
-            # As Celery does: nothing keeps two runs apart.
+            # In Celery, too, nothing keeps two runs apart.
             overlap_policy=OverlapPolicy.ALLOW.value,
             enabled=bool(row["enabled"]),
             description=row.get("description") or None,

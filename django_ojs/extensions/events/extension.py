@@ -155,7 +155,7 @@ def _failed(change: Change) -> None:
     if of(EventSettings).keep_events.isdisjoint(wanted):
         return
     rows = {job.pk: job for job in change.rows()}
-    # In the order in which the operation has them.
+    # The events have the order of the operation.
     _record(event for key in change.before for event in _of_failed(rows[key], change))
 
 

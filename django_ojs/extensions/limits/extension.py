@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from django.db.models import Model
+from django.utils import timezone
 
 from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.extensions.limits.queue_fields import FIELDS
+from django_ojs.hooks import publish
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
 
 
@@ -42,7 +47,7 @@ class KeyLimitsExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(claim_rule=KeyLimits())
+        return Hooks(claim_rule=KeyLimits(), pause_asked=_pause)
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete what is known of keys that need it no more."""
@@ -100,6 +105,23 @@ class KeyLimitsExtension(Extension):
         return metrics(within)
 
 
+def _pause(job: Any, failure: Failure) -> None:
+    """Pause the key of a job."""
+    if job.limit_key is None:
+        return
+    from django_ojs.extensions.limits import limit_journal
+
+    pause = failure.pause
+    if limit_journal.pause(job.limit_key, pause):
+        publish(
+            EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
+            of_limit_key,
+            job.limit_key,
+            until=format_timestamp(timezone.now() + pause),
+            reason=failure.type,
+        )
+
+
 # What they do is imported by the first claim of a queue that has limits.
 
 
@@ -123,8 +145,6 @@ class QueueLimits(ClaimRule):
 
 class KeyLimits(ClaimRule):
     """The rule of queues that have had a job with a limit by key."""
-
-    job_field = "rate_limit"
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Open the held jobs of keys that have got room."""

@@ -4,7 +4,7 @@ A job with a rate limit policy has a key. It starts only under the lock of its k
 that has counted the active jobs of the key in their rows and read when jobs of it started. Claims
 try the lock and never wait for it.
 
-A claim that finds a key at its limit marks the job as held (`Job.limit_hold`): claims do not read
+A claim that finds a key at its limit marks the job as held (`Job.hold`): claims do not read
 it again, however many jobs wait for their keys. It stays available. Each job of the key that ends,
 or is no longer active, leaves a row in a journal, in its own transaction (`LimitCheck`); a rate
 leaves one for the time at which it has room. A claim, or the maintenance, takes such rows under the
@@ -40,12 +40,11 @@ from django_ojs.extensions.limits.limit_journal import (
     note_room,
     open_due,
 )
-from django_ojs.extensions.limits.limit_key_use import KeyUse, parsed, uses_of
-from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.models import HELD, OPEN, LimitKey
 from django_ojs.extensions.limits.rate_limit import OnLimit
 from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job, Queue
-from django_ojs.spec.hold import Hold
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import State, Trigger
@@ -200,7 +199,7 @@ def _set_aside(found: _Round) -> int:
     _store_in_keys(found)
     _begin_episodes(found)
     if found.held:
-        Job.primary.filter(OneOf("pk", found.held)).update(limit_hold=Hold.HELD)
+        Job.primary.filter(OneOf("pk", found.held)).update(hold=HELD)
     transitions.reschedule({key: moment(at) for key, at in found.rescheduled.items()})
     if found.dropped:
         _drop(found.dropped)
@@ -324,7 +323,7 @@ def _has_waiting(queue: str) -> bool:
     names = (queue, ALL_QUEUES, DEFAULT_POLICY)
     paused = Queue.primary.filter(pk__in=names, paused_at__isnull=False)
     waiting = Job.primary.filter(
-        ~Exists(paused), queue=queue, state=State.AVAILABLE, limit_hold__in=[Hold.OPEN, Hold.HELD]
+        ~Exists(paused), queue=queue, state=State.AVAILABLE, hold__in=[OPEN, HELD]
     )
     return waiting.order_by().exists()
 
@@ -337,7 +336,7 @@ def recheck() -> int:
     """
     known = Queue.primary.exclude(rules=0).values_list("pk", "rules")
     marked = [name for name, rules in known if rules & RULE]
-    waiting = Job.primary.filter(limit_key__isnull=False, state=State.AVAILABLE)
+    waiting = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, state=State.AVAILABLE)
     unmarked = waiting.exclude(queue__in=marked).order_by()
     queue_configs.add_rules(unmarked.values_list("queue", flat=True).distinct(), RULE)
     connection = database.connection()

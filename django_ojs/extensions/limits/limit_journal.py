@@ -10,11 +10,10 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs.extensions.limits.limit_key_use import KeyUse, parsed, uses_of
-from django_ojs.extensions.limits.models import BY_KEY, LimitCheck, LimitKey
+from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.models import BY_KEY, HELD, OPEN, LimitCheck, LimitKey
 from django_ojs.hooks import publish_all
 from django_ojs.models import Job
-from django_ojs.spec.hold import Hold
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, raw_queries
@@ -93,7 +92,7 @@ def open_due() -> int:
         if rejected or len(may_start) == OPENED_AT_ONCE:
             unsettled.discard(key)
     if opened:
-        Job.primary.filter(OneOf("pk", opened)).update(limit_hold=Hold.OPEN)
+        Job.primary.filter(OneOf("pk", opened)).update(hold=OPEN)
         notify.workers_of(queues)
     check_at(room_at)
     checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
@@ -107,10 +106,10 @@ def open_due() -> int:
 
 
 def _with_held(keys: Collection[str]) -> set[str]:
-    held = Job.primary.filter(
-        limit_key__in=keys, state=State.AVAILABLE, limit_hold=Hold.HELD
-    ).order_by()
-    return {key for key in held.values_list("limit_key", flat=True).distinct() if key is not None}
+    held = Job.primary.annotate(key=KeyOfJob()).filter(
+        key__in=keys, state=State.AVAILABLE, hold=HELD
+    )
+    return set(held.order_by().values_list("key", flat=True).distinct())
 
 
 def _split(

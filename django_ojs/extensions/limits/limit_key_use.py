@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
+from django.db.models import CharField, F, Func
+
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
@@ -25,6 +27,26 @@ RESCHEDULED_WITHIN: Final = timedelta(hours=1)
 RESCHEDULED_AFTER: Final = timedelta(seconds=1)
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class KeyOfJob(Func):
+    """The limit key of a job, as the indexes by key have it."""
+
+    output_field = CharField()
+    template = "(%(expressions)s ->> 'limit_key')"
+
+    def __init__(self) -> None:
+        super().__init__(F("options"))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Name the value by its path."""
+        template = "(%(expressions)s ->> '$.limit_key')"
+        return self.as_sql(compiler, connection, template=template, **extra)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the column that has it, because an index has no expression."""
+        sql, params = self.as_sql(compiler, connection, template="%(expressions)s", **extra)
+        return sql.replace("`options`", "`limit_key`"), params
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,9 +8,14 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
+from django_ojs.spec import hold
 
 #: The number of the limits by key as an extension, and of their bit in `Queue.rules`.
 BY_KEY: Final = 14
+
+#: The values of `Job.hold` of jobs with a key: 14 and 78 in the SQL files.
+OPEN: Final = hold.open_to(BY_KEY)
+HELD: Final = hold.held_by(BY_KEY)
 
 
 class LimitedQueue(StoredModel):

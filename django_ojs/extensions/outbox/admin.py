@@ -134,7 +134,8 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         css: ClassVar[dict[str, list[str]]] = {"all": ["django_ojs/admin.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxEntry]:
-        # As on all pages: a replica may not have what an action has just changed.
+        # As on all pages, the primary is read: a replica may not have what an action has just
+        # changed.
         return super().get_queryset(request).using(_database_of(request))
 
     def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:

@@ -21,7 +21,7 @@ class HoldsBack(StrEnum):
 
     DESTINATION = ""
     QUEUE = "queue"
-    #: Those of its tenant in its queue.
+    #: The jobs of its tenant in its queue wait.
     TENANT = "tenant"
 
 

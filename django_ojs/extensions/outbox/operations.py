@@ -43,7 +43,7 @@ class Tables:
                 names = connections[alias].introspection.table_names()
                 if OutboxEntry._meta.db_table not in names:
                     return False
-                # Such as a replica: its primary sends its rows.
+                # This may be a replica, whose primary sends the rows.
                 if not database.dialect(alias).can_write(connections[alias]):
                     return False
             except Error:

@@ -124,9 +124,11 @@ def _outcome(
             else DeliveryOutcome.REJECTED
         )
     if status == 413:
-        return DeliveryOutcome.REJECTED  # From a proxy too: this job is too large on this way.
+        # It may come from a proxy: the job is too large for the path to the server.
+        return DeliveryOutcome.REJECTED
     if error.get("retryable") is True:
-        return DeliveryOutcome.LATER  # Such as a draining queue: it is a rejection of the moment.
+        # The rejection is temporary, such as one by a draining queue.
+        return DeliveryOutcome.LATER
     if 400 <= status < 500 and error and status not in _LATER:
         return DeliveryOutcome.REJECTED
     if status >= 500 and error.get("retryable") is False:

@@ -59,8 +59,8 @@ class Sender:
         sock = None if self._stream is None else self._stream.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):
-                # Not `sock.shutdown`: on a TLS socket it discards the TLS state that the reading
-                # thread uses.
+                # `sock.shutdown` cannot be used: on a TLS socket it discards the TLS state that the
+                # reading thread uses.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:

@@ -57,7 +57,8 @@ def _run(run: Any, go_on: Callable[[], Any]) -> Any:
         kinds = _kinds[run.handler] = ParameterKinds(run.handler.parameters.values())
     if kinds.all_values and not any(map(is_reference, run.job.args)):
         return go_on()
-    # Not at the top: it needs a reader for each scheme, and few jobs have references.
+    # It is imported only here, because it needs a reader for each scheme, and few jobs have
+    # references.
     from django_ojs.extensions.payloads import resolver
 
     return resolver.run(run, kinds, go_on)

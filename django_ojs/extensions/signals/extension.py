@@ -88,7 +88,7 @@ def _lapsed(change: Change) -> None:
 
 
 def _returned(change: Change) -> None:
-    # That a worker has claimed a job and returns it before it runs is no news of the job.
+    # When a worker returns a claimed job before it has run, nothing has happened to the job.
     if change.known.has_run:
         _sends(signals.job_returned)(change)
 

@@ -52,7 +52,7 @@ def fold(limit: int = 200) -> int:
 def condition(keep: timedelta) -> str:
     """The condition in SQL for rows that `fold` or `prune` may find."""
     ago = database.dialect().ago
-    # Before any other row are only the all-time ones.
+    # Only the all-time rows come before the others.
     ever = f"minute < '{EVER.year + 1}-01-01'"
     lately = f"minute >= {ago(LATEST.total_seconds())} AND minute < {ago(LATE.total_seconds())}"
     split = raw_queries.condition(

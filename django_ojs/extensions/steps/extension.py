@@ -9,6 +9,7 @@ from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
+from django_ojs.extensions.steps.settings import StepsSettings
 from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
@@ -22,6 +23,7 @@ class StepsExtension(Extension):
 
     name = "steps"
     number = 20
+    settings = StepsSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

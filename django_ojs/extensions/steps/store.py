@@ -1,10 +1,10 @@
 """Write steps: each statement and each transaction checks that the job is still the run's own."""
 
 from collections.abc import Callable, Collection
+from functools import cache
 from typing import Any, Final
 
 from django.db import IntegrityError
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -25,39 +25,40 @@ def of(job: Claimed) -> list[Step]:
     return list(Step.primary.filter(job_id=job.id).order_by("number"))
 
 
-#: By the vendor of the database.
-_inserts: Final[dict[str, str]] = {}
-
-
-def _insert_sql(link: BaseDatabaseWrapper) -> str:
-    if link.vendor in _inserts:
-        return _inserts[link.vendor]
+@cache
+def _insert_sql(vendor: str, columns: tuple[str, ...]) -> str:
+    link = database.connection()
     ops: Any = link.ops
     lock = ""
     if link.features.has_select_for_update:
         # Until the commit, nothing takes the job back: a step is not stored for a run that another
         # one has followed. A commit is short, and the heartbeats pass by.
         lock = ops.for_update_sql(no_key=link.features.has_select_for_no_key_update)
-    columns = ", ".join(ops.quote_name(field.column) for field in _FIELDS)
-    values = ", ".join(["%s"] * len(_FIELDS))
-    _inserts[link.vendor] = (
-        f"INSERT INTO {Step._meta.db_table} ({columns}) SELECT {values} FROM ojs_job AS j "
+    names = ", ".join(ops.quote_name(column) for column in columns)
+    values = ", ".join(["%s"] * len(columns))
+    return (
+        f"INSERT INTO {Step._meta.db_table} ({names}) SELECT {values} FROM ojs_job AS j "
         f"WHERE j.id = %s AND j.state = '{State.ACTIVE}' AND j.worker_id = %s AND j.run = %s {lock}"
     )
-    return _inserts[link.vendor]
 
 
 def insert(job: Claimed, step: Step) -> None:
     """Store a new step, in the caller's transaction or by itself. Raises ClaimLost."""
     link = database.connection()
-    values = [
-        field.get_db_prep_save(getattr(step, str(field.attname)), connection=link)
+    # Most columns of most steps are NULL.
+    given = {
+        field: value
         for field in _FIELDS
-    ]
+        if (value := getattr(step, str(field.attname))) is not None
+    }
+    columns = tuple(field.column for field in given)
+    values = [field.get_db_prep_save(value, connection=link) for field, value in given.items()]
     key = Job._meta.pk.get_db_prep_value(job.id, link)
     try:
         with link.cursor() as cursor:
-            cursor.execute(_insert_sql(link), [*values, key, job.worker_id, job.run])
+            cursor.execute(
+                _insert_sql(link.vendor, columns), [*values, key, job.worker_id, job.run]
+            )
             stored = cursor.rowcount
     except IntegrityError as error:
         stored = not link.in_atomic_block and _is_stored(job, step)

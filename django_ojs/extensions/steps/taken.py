@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error, connections
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extension import Suspended
 from django_ojs.extensions.steps import gathering, store
 from django_ojs.extensions.steps.errors import (
@@ -34,6 +34,7 @@ from django_ojs.extensions.steps.models import (
     StepStatus,
     read,
 )
+from django_ojs.extensions.steps.settings import StepsSettings
 from django_ojs.options import Request
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
@@ -43,13 +44,6 @@ from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.in_flight import Run
-
-#: The most steps of a job, and bytes of a result as JSON (as those of a checkpoint).
-MAX_STEPS: Final = 10_000
-MAX_RESULT_BYTES: Final = 1024 * 1024
-
-#: How long a step may wait that names no timeout.
-LONGEST_WAIT: Final = timedelta(days=365)
 
 #: The step whose function runs here.
 current_key: Final[ContextVar[str | None]] = ContextVar("ojs_step_key", default=None)
@@ -335,8 +329,11 @@ class Steps:
     def _new(
         self, kind: StepKind, name: str, signal: str | None = None, key: str | None = None
     ) -> Step:
-        if self._position >= MAX_STEPS:
-            raise StepError(f"A job takes at most {MAX_STEPS} steps. Let it enqueue others.")
+        most = of(StepsSettings).max_steps
+        if self._position >= most:
+            raise StepError(
+                f"A job takes at most {most} steps (MAX_STEPS). Let it enqueue other jobs."
+            )
         return Step(
             job_id=self._job.id,
             number=self._position,
@@ -378,7 +375,7 @@ class Steps:
         try:
             exact = settings().exact_integers
             json.check(result, "result", exact_integers=exact, error=InvalidRequest)
-            check_bytes(result, MAX_RESULT_BYTES, "result", PayloadTooLarge)
+            check_bytes(result, of(StepsSettings).max_step_result_bytes, "result", PayloadTooLarge)
         except OJSError as error:
             raise ResultRejected(
                 f"{error.message} (the step {step.name!r}, whose effects are there)"
@@ -489,13 +486,16 @@ class Steps:
             if timezone.is_naive(until):
                 raise StepError("A step needs a datetime with a time zone.")
             return until
-        try:
-            return self._now() + until
-        except OverflowError:
-            raise StepError(f"A step cannot wait for {until}.") from None
+        longest = of(StepsSettings).longest_wait
+        if until > longest:
+            raise StepError(
+                f"The step {self._taking!r} would wait for {until}: the longest is {longest} "
+                "(LONGEST_WAIT)."
+            )
+        return self._now() + until
 
     def _longest(self) -> datetime:
-        longest = self._now() + LONGEST_WAIT
+        longest = self._now() + of(StepsSettings).longest_wait
         expires_at = self._job.expires_at
         return longest if expires_at is None else min(longest, expires_at)
 

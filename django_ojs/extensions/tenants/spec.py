@@ -36,7 +36,7 @@ class TenantLimits:
     """The bounds of tenants on their waiting jobs in a queue; None is unbounded."""
 
     max_queue_depth: int | None = None
-    #: By tenant, those that have a bound of their own.
+    #: The bound of each tenant that has one of its own.
     own: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod

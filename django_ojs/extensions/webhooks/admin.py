@@ -132,7 +132,7 @@ class WebhookAdmin(SecretPageAdmin):
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
         except OJSError as error:
-            # Such as one that was removed since the form was checked.
+            # It may have been removed since the form was checked, for example.
             self.message_user(request, error.message, messages.ERROR)
             name = view_name(Webhook, "changelist")
             return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))

@@ -51,7 +51,7 @@ class OJSView(APIView):
     # `openapi.yaml` describes these routes; a document that a project generates leaves them out.
     schema = None
     permission_classes: Sequence[type[BasePermission]] = (HasScope,)
-    # Those of the project's own API do not apply to these routes; see `get_throttles`.
+    # The throttles of the project's own API do not apply to these routes; see `get_throttles`.
     throttle_classes = ()
     # The versions of the project's own API do not apply to these routes.
     versioning_class = None

@@ -208,7 +208,7 @@ class Command(BaseCommand):
             action="store_true",
             help="with DEBUG, do not restart when the code changes",
         )
-        # Of the worker that asks whether it may restart.
+        # A worker passes it when it asks whether it may restart.
         add(_CHECK_START, action="store_true", help=SUPPRESS)
 
     def handle(self, **options: Any) -> None:
@@ -262,7 +262,7 @@ class Command(BaseCommand):
         )
         handlers, own = handler_queues(), own_queues()
         for queue, types in handlers.items():
-            # Such as the queue of webhooks: nothing to a worker that delivers none.
+            # The queue of webhooks is one, which does not concern a worker that delivers none.
             if queue in own and not {queue, ALL}.intersection(config.queues):
                 continue
             logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))

@@ -34,8 +34,8 @@ class Outcome(StrEnum):
     DROPPED = "dropped"
 
 
-# Not frozen: making one would take four times as long, and a batch has thousands. Type checkers
-# reject a change of what is Final.
+# It is not frozen: making one would take four times as long, and a batch has thousands. Type
+# checkers reject a change of what is Final.
 @dataclass(slots=True, unsafe_hash=True)
 class EnqueuedJob:
     """The result of an enqueue, for one job.

@@ -204,7 +204,8 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     if job.options.get("rate_limit"):
         changed.rate_limit = job.options["rate_limit"]
-        job.limit_key = changed.limit_key  # Without a key of its own, that of its queue.
+        # Without a key of its own, that of its queue.
+        job.options = {**job.options, "limit_key": changed.limit_key}
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = job_row.size_of(sized)
@@ -217,6 +218,5 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         "max_attempts",
         "options",
         "unique_key",
-        "limit_key",
     ]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])

@@ -270,7 +270,8 @@ class JobFilter:
 
 
 def _clock(moment: datetime | None) -> Moment | None:
-    # As the database writes `finished_at`, so that the two compare.
+    # The time has the form in which the database writes `finished_at`, so that the two can be
+    # compared.
     return None if moment is None else Moment(Value(moment))
 
 

@@ -12,16 +12,16 @@ from uuid import UUID
 
 from django.db.models import QuerySet, Value
 
-from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import FIRST_PAGE, Count, Cursor, Order, Page, PageRequest
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FREE
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import database, queue_configs
+from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy
 from django_ojs.storage.figures import counts
+from django_ojs.storage.holds import values_in
 from django_ojs.storage.limit_then_filter import first_rows
 
 #: How many jobs one scan reads to find those that match a filter.
@@ -149,24 +149,20 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if state in _DUE:
         due = {"state__in": _DUE}
         return [IndexScan(rows=due, order=_NEXT_DUE_FIRST, limit=SCATTERED_LIMIT)]
-    # Without the rules of its configuration, whose jobs lie together.
-    by_jobs = (
-        state is State.AVAILABLE
-        and which.queue is not None
-        and hooks.rules_with(queue_configs.rules_of(which.queue), {}) != 0
-    )
-    if state is State.AVAILABLE and which.queue is not None and not (by_jobs and in_steps):
+    holds = [FREE]
+    if state is State.AVAILABLE and which.queue is not None:
+        holds = values_in(which.queue) or holds
+    if state is State.AVAILABLE and which.queue is not None and not (in_steps and len(holds) > 1):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        # Jobs with a limit by key have ranges of the index of their own, and change between them.
-        holds = Hold if by_jobs else (Hold.NONE,)
+        # What extensions hold has ranges of the index of its own, and changes between them.
         return [
             IndexScan(
-                rows={**whose, "limit_hold": hold},
+                rows={**whose, "hold": value},
                 order=_NEXT_CLAIMED_FIRST,
                 whole=whole,
             )
-            for hold in holds
+            for value in holds
         ]
     if state in (State.ACTIVE, State.PENDING):
         return [IndexScan(rows={"state": state}, order=_NEWEST_FIRST, whole=whole)]

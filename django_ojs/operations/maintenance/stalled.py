@@ -58,7 +58,7 @@ def _tell(silent: QuerySet[Job, UUID]) -> int:
     )
     late = timezone.now() - settings().progress_stalled_after
     stalled = [job for job in held if progress.is_stalled(job.progress, run=job.run, since=late)]
-    # Those of an earlier run are marked as well, so that the next call finds others; the first
+    # Reports of an earlier run are marked as well, so that the next call finds others; the first
     # report of the run removes the mark.
     for job in held:
         Job.primary.filter(pk=job.pk).update(progress={**job.progress, "stalled": True})

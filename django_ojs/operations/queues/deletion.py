@@ -23,7 +23,7 @@ from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FREE
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import (
@@ -48,7 +48,7 @@ _LEFT = (*sorted(WAITING), State.PENDING)
 
 # Each in the order of an index; the available ones from the end that is not claimed from.
 _ORDER = {
-    State.AVAILABLE: ("-limit_hold", "priority", "-enqueued_at"),
+    State.AVAILABLE: ("-hold", "priority", "-enqueued_at"),
     State.PENDING: ("pk",),
 }
 
@@ -155,7 +155,7 @@ def _move_all(name: str, target: str, most: int) -> int:
     except QueueFull as error:
         raise _stopped(error, name, error.details["jobs_affected"]) from None
     if rejections:
-        # That of the first tenant; the message names the others too.
+        # The error is about the first tenant; the message names the others too.
         raise _stopped(next(iter(rejections.values())).full, name, moved, sorted(rejections))
     return moved
 
@@ -226,7 +226,7 @@ def _move(keys: list[UUID], source: str, target: str, rejections: dict[str, Left
     """Move jobs, without those that a hook leaves out."""
     found = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     by_key = {job.pk: job for job in found.only("state", "size_bytes", "meta")}
-    # In the order of the keys: the first take the last room.
+    # They move in the order of their keys, so the first ones take the last room.
     jobs = [by_key[key] for key in keys if key in by_key]
     readmission = Readmission(jobs=jobs, queue=target, rejections=rejections)
 
@@ -240,7 +240,7 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
     # `enqueued_at` stays, so they keep the order in which they became available.
     which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     moved = which.update(queue=target)
-    if Job.primary.filter(OneOf("pk", keys), limit_hold__gt=Hold.NONE).exists():
+    if Job.primary.filter(OneOf("pk", keys), hold__gt=FREE).exists():
         # What has these jobs to itself needs to have a say in the claims of the other queue.
         rules = Queue.primary.filter(pk=source).values_list("rules", flat=True).first() or 0
         queue_configs.add_rules([target], hooks.rules_with(rules, {}))

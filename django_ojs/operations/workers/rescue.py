@@ -186,7 +186,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
             _log_several_lost(worker_id, jobs, row["isolated"])
             failure = Failure(
                 type="worker_death",
-                message=f"The worker died while it held {jobs} jobs, of which any may be the "
+                message=f"The worker died while it held {jobs} jobs, any of which may be the "
                 "cause. This run spends no attempt.",
             )
             uncertain = theirs.filter(lost_with_others__lt=ISOLATED_AFTER)

@@ -206,7 +206,6 @@ FIELDS: Final = (
     ),
     Field(
         name="rate_limit",
-        columns=("limit_key",),
         stored="rate_limit",
         read=_object,
         check=optional_checks.rate_limit,
@@ -271,6 +270,6 @@ SYSTEM: Final[dict[str, str | None]] = {
     "parent_results": "options",
     "workflow_id": "options",
     "original_queue": "original_queue",
-    # In the response to a change of state.
+    # It is in the response to a change of state.
     "previous_state": None,
 }

@@ -70,7 +70,7 @@ def _options(envelope: Envelope, now: datetime) -> dict[str, Any]:
             continue
         if text is not None:
             moment = getattr(envelope, text) or _moment(value, now)
-            # Under every spelling: a server need not know both.
+            # The value stands under every spelling, because a server need not know both.
             options.update(dict.fromkeys(field.spellings, moment))
         elif (rendered := field.render(value)) is not None:
             options[name] = rendered

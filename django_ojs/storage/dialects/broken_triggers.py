@@ -59,7 +59,7 @@ def _run(
     except ProgrammingError as error:
         broken = error
     for _ in range(_REPETITIONS):
-        # Of several statements, some may have been run.
+        # If there are several statements, some may have been run.
         if many or not _is_broken(broken, sql):
             raise broken
         try:

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django_ojs.spec import json, json_text, retry_policy, times
 from django_ojs.spec.envelope import AlikeJobs, Envelope, StoredJob, options_of, render
-from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
@@ -92,7 +91,7 @@ def row_of(envelope: Envelope) -> JobRow:
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
     if envelope.rate_limit:
-        row["limit_key"] = envelope.limit_key
+        row["options"]["limit_key"] = envelope.limit_key
     if envelope.tenant_id is not None:
         row["tenant_id"] = envelope.tenant_id
     if envelope.pending:
@@ -125,7 +124,7 @@ def _add_time(row: JobRow, name: str, value: datetime | timedelta) -> None:
     if isinstance(value, timedelta):
         row[f"{name}_in"] = value.total_seconds()
     else:
-        # Not strftime: it writes the year 76 with two digits.
+        # `strftime` is not used, because it writes the year 76 with two digits.
         row[f"{name}_at"] = value.astimezone(UTC).isoformat(sep=" ", timespec="microseconds")
 
 
@@ -144,6 +143,8 @@ class NewRow(NamedTuple):
         """Return the columns; those are left out that no enqueue sets."""
         envelope = self.envelope
         options = options_of(envelope)
+        if envelope.rate_limit:
+            options["limit_key"] = envelope.limit_key
         # A relative time was made absolute when the job was stored.
         for name, given, absolute in (
             ("scheduled_at", envelope.scheduled_at, self.due_at),
@@ -177,8 +178,7 @@ class NewRow(NamedTuple):
             "dead_letter": False,
             "marks": envelope.marks,
             "parent_id": envelope.parent_id,
-            "limit_key": envelope.limit_key,
-            "limit_hold": Hold.of(envelope.limit_key),
+            "hold": 0,
             "tenant_id": envelope.tenant_id,
         }
 
@@ -202,7 +202,7 @@ def new_rows(envelopes: Sequence[Envelope], found: Sequence[Found]) -> list[NewR
     by_id = {each[0]: each for each in found}
     rows = []
     for envelope in envelopes:
-        # Of an id that comes twice, the first job was stored.
+        # If an id comes twice, the first job was stored.
         if (own := by_id.pop(envelope.id, None)) is not None:
             rows.append(NewRow(envelope, _STATES[own[1]], *own[2:]))
     return rows

@@ -51,6 +51,7 @@ _SQL: Final = load_all(
     "mariadb",
     now=_NOW,
     deadline_when_started=load("mariadb", "deadline_when_started"),
+    limit_key="JSON_VALUE(options, '$.limit_key')",
     rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
     collation=_COLLATION,
     **KNOWN_QUEUES,
@@ -133,7 +134,7 @@ def _parts(rows: Iterable[T], size: Callable[[T], int]) -> list[list[T]]:
 
 
 def _naive(moment: datetime) -> str:
-    # Not strftime: it writes the year 76 with two digits.
+    # `strftime` is not used, because it writes the year 76 with two digits.
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
@@ -173,7 +174,7 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         *(*now_values, *queued_values, *due_values, *waits_values),
         *(row.get("unique_key"), row.get("marks", 0), row.get("parent_id")),
         size_of(row),
-        *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
+        row.get("tenant_id"),
     ]
 
 
@@ -741,7 +742,7 @@ class MariaDB(GaleraLocks):
         return _code(error) != _DEADLOCK and super().leaves_transaction(error)
 
     def is_unavailable_error(self, error: BaseException) -> bool:
-        # Not each OperationalError: a column that is missing is one too.
+        # Not every OperationalError counts: a missing column is one too.
         if isinstance(error, InterfaceError | BrokenTriggers) or self.is_read_only_error(error):
             return True
         known = {0, _INTERRUPTED} | _UNAVAILABLE | _CONTENTION | _TIMEOUTS

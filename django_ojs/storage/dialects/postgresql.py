@@ -17,7 +17,6 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import BackendUnavailable
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage.dialects.base import ISOLATION
-from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.postgresql_inserts import Inserts
 from django_ojs.storage.dialects.rows import Difference, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
@@ -35,6 +34,7 @@ _POSITIONS = {
     "greatest": "GREATEST",
     "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
 }
+_LIMIT_KEY = "(options ->> 'limit_key')"
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
@@ -49,8 +49,8 @@ _SQL = load_all(
     },
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "limit_keys": load("common", "limit_keys"),
-    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
+    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
@@ -356,7 +356,8 @@ class PostgreSQL(Inserts):
         return f"{_NOW} - {seconds:f} * interval '1 second'"
 
     def ids(self, keys: Collection[UUID]) -> str:
-        return as_array(keys)
+        # As text: the driver takes longer for a list of UUIDs.
+        return "{" + ",".join([key.hex for key in keys]) + "}"
 
     def texts(self, values: Collection[str]) -> list[str]:
         return sorted(values)

@@ -39,7 +39,7 @@ class ClaimRequest:
     """Which jobs a claim takes of a queue, and for whom."""
 
     queue: str
-    #: At most so many of them.
+    #: At most this many of them.
     limit: int
     worker_id: str | None
     lease_ms: int

@@ -25,15 +25,16 @@ from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
-#: As Django stores times: text, in UTC.
+#: Django stores times in this form: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
 _POSITIONS = {
     "table": "{table}",
     "greatest": "max",
-    # As exact as its clock: to the millisecond.
+    # A time is as exact as the clock of SQLite: to the millisecond.
     "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
 }
+_LIMIT_KEY = "(options ->> '$.limit_key')"
 _SQL = load_all(
     "sqlite",
     now=_NOW,
@@ -42,8 +43,8 @@ _SQL = load_all(
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "limit_keys": load("common", "limit_keys"),
-    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
+    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),

@@ -26,7 +26,7 @@ UPDATE bare_job SET state = 'active', attempt = attempt + 1, run = run + 1, work
        started_at = statement_timestamp(),
        lease_until = statement_timestamp() + interval '30 minutes'
 WHERE id IN (SELECT id FROM bare_job WHERE queue = 'default' AND state = 'available'
-             AND limit_hold = 0
+             AND hold = 0
              ORDER BY priority DESC, enqueued_at, id LIMIT %s FOR UPDATE SKIP LOCKED)
 RETURNING id, args
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.test import override_settings
 
 import django_ojs
 from django_ojs.extensions import steps
@@ -302,11 +303,8 @@ def test_a_run_that_has_lost_its_job_stores_no_step_and_begins_none(ojs: TestCon
     assert transitions.get(program.id).worker_id == "another"
 
 
-def test_a_job_takes_at_most_so_many_steps(
-    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("django_ojs.extensions.steps.taken.MAX_STEPS", 2)
-
+@override_settings(OJS={"MAX_STEPS": 2})
+def test_a_job_takes_at_most_so_many_steps(ojs: TestContext) -> None:
     def loop(ctx: django_ojs.JobContext) -> None:
         while True:
             steps.run("step", Calls())

@@ -212,6 +212,24 @@ def test_a_sleeper_is_cancelled_at_once(ojs: TestContext) -> None:
     assert program.run() == Drained()
 
 
+def test_a_timeout_before_hides_no_cancellation(ojs: TestContext) -> None:
+    after = Calls()
+
+    def gives_up(ctx: django_ojs.JobContext) -> None:
+        with suppress(steps.WaitTimedOut):
+            steps.wait("packed", "order-7", timeout=60)
+        steps.run("cancel", lambda: cancel(ctx.job.id) and None)
+        steps.run("after", after)
+
+    program = Program(ojs, gives_up)
+    program.run()
+    ojs.advance(timedelta(seconds=61))
+    program.run()
+    assert program.job.state == "cancelled"
+    assert program.history == [("packed", "timed_out")]
+    assert after.made == []
+
+
 def test_no_handler_catches_a_suspension(ojs: TestContext) -> None:
     caught: list[BaseException] = []
 
@@ -259,6 +277,16 @@ def test_a_sleep_that_ends_after_its_job_is_refused(ojs: TestContext) -> None:
     message = django_ojs.get_job(job.id).error["message"]
     assert "'cool-off' would wait until" in message
     assert "its job expires at" in message
+
+
+@override_settings(OJS={"LONGEST_WAIT": "P1D"})
+def test_the_longest_wait(ojs: TestContext) -> None:
+    program = Program(ojs, lambda ctx: steps.wait("packed", "order-7"))
+    program.run()
+    assert program.job.due_at - timezone.now() <= timedelta(days=1)
+    longer = Program(ojs, lambda ctx: steps.sleep("cool-off", timedelta(days=2)))
+    longer.run()
+    assert "the longest is 1 day, 0:00:00 (LONGEST_WAIT)" in longer.job.error["message"]
 
 
 def test_a_wait_without_a_timeout_ends_with_its_job(ojs: TestContext) -> None:

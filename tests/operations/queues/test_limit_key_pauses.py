@@ -12,7 +12,7 @@ from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.extensions.limits import limit_checks
-from django_ojs.extensions.limits.models import LimitCheck, LimitKey
+from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
 from django_ojs.operations import fail, fetch
 from django_ojs.operations.beat import Registration
 from django_ojs.reports.not_running import why_not_running
@@ -79,14 +79,14 @@ def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
     fail.requeue(other.id, rejected(retry_after=30))
     assert claim() == []
     assert limit_checks.open_due() == 0
-    assert jobs().filter(limit_hold=2).count() == 2
+    assert jobs().filter(hold=HELD).count() == 2
     time_passes(MINUTE)
     limit_checks.open_due()
     # The earlier time did not shorten the pause.
-    assert jobs().filter(limit_hold=2).count() == 2
+    assert jobs().filter(hold=HELD).count() == 2
     time_passes(MINUTE)
     assert limit_checks.open_due() == 1
-    assert not jobs().filter(limit_hold=2).exists()
+    assert not jobs().filter(hold=HELD).exists()
 
 
 def test_without_a_key_a_job_waits_alone() -> None:

@@ -22,7 +22,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.claims import Claimed
-from tests.factories import WORKER, envelope, jobs
+from tests.factories import WORKER, envelope, jobs_of_key
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
@@ -247,10 +247,10 @@ def test_a_limit_by_key_holds_and_a_job_that_it_holds_takes_no_turn() -> None:
     assert claim() == []
     add("a")
     assert tenants(claim(5)) == "a"
-    (running,) = jobs().filter(state="active", limit_key="gateway")
+    (running,) = jobs_of_key("gateway").filter(state="active")
     ack.ack(running.pk)
     assert len(claim(5)) == 1
-    assert jobs().filter(state="active", limit_key="gateway").count() == 1
+    assert jobs_of_key("gateway").filter(state="active").count() == 1
 
 
 def test_a_limit_of_the_queue_holds() -> None:

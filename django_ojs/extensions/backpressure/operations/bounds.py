@@ -178,8 +178,8 @@ def _lock_queue(queue: str, added: Load, is_tried_again: bool) -> _QueueLock | N
     config, warned = config_and_warned(queue)
     bound = config.backpressure
     if is_new:
-        # Not before the lock: a transaction that holds the row and waits for the lock would
-        # deadlock with this one.
+        # This must not come before the lock: a transaction that holds the row and waits for the
+        # lock would deadlock with this one.
         bounds.write(queue, bound)
     if not bounds.is_bounded(bound):
         return None

@@ -130,7 +130,8 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
         enabled,
     )
     by_code = CronOwner.CODE == job.owner == definition.owner
-    changed_at = job.updated_at - A_SECOND  # Not when it was made.
+    # A new cron job was also updated, when it was made.
+    changed_at = job.updated_at - A_SECOND
     is_changed_again = not is_new and by_code and changed_at > max(job.created_at, now - A_DAY)
     before = {} if is_new else _shown(job)
     had = None if is_new else job.template

@@ -82,7 +82,8 @@ def passed(
             missed=missed,
             next=Times(following, following),
         )
-    # From this moment on: skipped times are at the moment of the change, where another may fire.
+    # Times count from this moment on: skipped times are at the moment of the change, where another
+    # may fire.
     occurrences = _after(expression, timezone, due_at - _MICROSECOND)
     until_now = list(islice(takewhile(lambda each: each.at <= now, occurrences), MOST_PASSED + 1))
     fires = [each.at for each in until_now if each.skipped is None]

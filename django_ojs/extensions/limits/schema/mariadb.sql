@@ -1,14 +1,37 @@
--- The journal of limit keys of which held jobs may be able to start (operations/limits reads it).
+-- What the limits by key add to the table of jobs. A job with a limit has its key in `options`.
 --
--- Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. A job
--- that a claim reschedules or drops at its limit makes no room for another one. This file may be run
--- again.
--- A trigger cannot name the column that a statement sets, so it compares the states.
+-- The journal has the limit keys of which held jobs may be able to start (storage/limit_journal reads
+-- it). Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. A job
+-- that a claim reschedules or drops at its limit makes no room for another one.
+--
+-- This file may be run again: what exists stays.
 
+-- An index has a column and no expression.
+ALTER TABLE ojs_job ADD COLUMN IF NOT EXISTS limit_key varchar(255) COLLATE utf8mb4_nopad_bin
+    GENERATED ALWAYS AS (JSON_VALUE(options, '$.limit_key')) VIRTUAL;
+
+-- The jobs of a key, by their state.
+CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
+    ON ojs_job (limit_key, state, queue, hold, priority DESC, enqueued_at, id);
+
+-- A process that knows no limits may insert such a job: only claims that apply them take it.
+-- One of another extension stays with that.
+CREATE OR REPLACE TRIGGER ojs_job_limit_insert BEFORE INSERT ON ojs_job FOR EACH ROW
+BEGIN
+    IF NEW.hold = 0 AND NEW.options <> '{}' AND JSON_LENGTH(NEW.options, '$.rate_limit') > 0 THEN
+        SET NEW.hold = 14;
+        IF JSON_VALUE(NEW.options, '$.limit_key') IS NULL THEN
+            SET NEW.options = JSON_SET(NEW.options, '$.limit_key', coalesce(
+                JSON_VALUE(NEW.options, '$.rate_limit.key'), left(concat('queue:', NEW.queue), 255)));
+        END IF;
+    END IF;
+END;
+
+-- A trigger cannot name the column that a statement sets, so it compares the states.
 CREATE OR REPLACE TRIGGER ojs_job_limit_update AFTER UPDATE ON ojs_job FOR EACH ROW
 BEGIN
     IF OLD.limit_key IS NOT NULL AND NEW.state <> OLD.state AND NEW.state <> 'active'
-       AND (OLD.state = 'active' OR NEW.limit_hold = 2
+       AND (OLD.state = 'active' OR NEW.hold = 78
             OR (OLD.state = 'available' AND NEW.state <> 'scheduled'
                 AND NOT (NEW.discard_reason <=> 'rate_limited'))) THEN
         INSERT INTO ojs_limit_check (limit_key, due_at) VALUES (OLD.limit_key, UTC_TIMESTAMP(6));

@@ -1,20 +1,48 @@
--- The journal of limit keys of which held jobs may be able to start (operations/limits reads it).
+-- What the limits by key add to the table of jobs. A job with a limit has its key in `options`.
 --
--- Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. A job
--- that a claim reschedules or drops at its limit makes no room for another one. This file may be run
--- again: what exists stays.
+-- The journal has the limit keys of which held jobs may be able to start (storage/limit_journal reads
+-- it). Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. A job
+-- that a claim reschedules or drops at its limit makes no room for another one.
+--
+-- This file may be run again: what exists stays.
+
+-- The running jobs of a key.
+CREATE INDEX IF NOT EXISTS ojs_job_limit_active ON ojs_job (options ->> '$.limit_key')
+    WHERE state = 'active' AND options ->> '$.limit_key' IS NOT NULL;
+
+-- The waiting jobs of a key.
+CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
+    ON ojs_job (options ->> '$.limit_key', queue, hold, priority DESC, enqueued_at, id)
+    WHERE state = 'available' AND options ->> '$.limit_key' IS NOT NULL;
+
+-- The jobs of a key that it has rescheduled, or that are retried after its pause.
+CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job (options ->> '$.limit_key', due_at)
+    WHERE state IN ('scheduled', 'retryable') AND options ->> '$.limit_key' IS NOT NULL;
+
+-- A process that knows no limits may insert such a job: only claims that apply them take it.
+-- One of another extension stays with that.
+CREATE TRIGGER IF NOT EXISTS ojs_job_limit_insert AFTER INSERT ON ojs_job
+WHEN NEW.hold = 0 AND NEW.options <> '{}' AND NEW.options -> '$.rate_limit' <> '{}' BEGIN
+    UPDATE ojs_job
+    SET hold = 14,
+        options = CASE WHEN options ->> '$.limit_key' IS NOT NULL THEN options
+                       ELSE json_set(options, '$.limit_key',
+                                     coalesce(options ->> '$.rate_limit.key', 'queue:' || queue)) END
+    WHERE id = NEW.id;
+END;
 
 CREATE TRIGGER IF NOT EXISTS ojs_job_limit_update AFTER UPDATE OF state ON ojs_job
-WHEN OLD.limit_key IS NOT NULL AND NEW.state <> 'active'
-    AND (OLD.state = 'active' OR NEW.limit_hold = 2
+WHEN NEW.state <> 'active'
+    AND (OLD.state = 'active' OR NEW.hold = 78
          OR (OLD.state = 'available' AND NEW.state <> 'scheduled'
-             AND NEW.discard_reason IS NOT 'rate_limited')) BEGIN
+             AND NEW.discard_reason IS NOT 'rate_limited'))
+    AND OLD.options ->> '$.limit_key' IS NOT NULL BEGIN
     INSERT INTO ojs_limit_check (limit_key, due_at)
-    VALUES (OLD.limit_key, strftime('%Y-%m-%d %H:%M:%f', 'now'));
+    VALUES (OLD.options ->> '$.limit_key', strftime('%Y-%m-%d %H:%M:%f', 'now'));
 END;
 
 CREATE TRIGGER IF NOT EXISTS ojs_job_limit_delete AFTER DELETE ON ojs_job
-WHEN OLD.limit_key IS NOT NULL AND OLD.finished_at IS NULL BEGIN
+WHEN OLD.finished_at IS NULL AND OLD.options ->> '$.limit_key' IS NOT NULL BEGIN
     INSERT INTO ojs_limit_check (limit_key, due_at)
-    VALUES (OLD.limit_key, strftime('%Y-%m-%d %H:%M:%f', 'now'));
+    VALUES (OLD.options ->> '$.limit_key', strftime('%Y-%m-%d %H:%M:%f', 'now'));
 END;

@@ -31,7 +31,7 @@ from django_ojs.storage import database
 _SALT_BYTES = 32
 #: Former secrets with which a delivery is signed, the latest ones.
 _MAX_FORMER = 10
-#: Of types, queues and job types in a subscription.
+#: The most types, queues and job types in a subscription.
 MAX_NAMES = 100
 
 

@@ -77,7 +77,7 @@ class AdminSystemConfig(OJSView):
 
 
 def _render(status: MaintenanceStatus) -> dict[str, Any]:
-    # Under the names of the request, and of clients, as well.
+    # The values are repeated under the names of the request, and of clients.
     out: dict[str, Any] = {"maintenance": status.enabled, "enabled": status.enabled}
     if status.reason is not None:
         out["reason"] = status.reason

@@ -11,7 +11,7 @@ ALTER TABLE ojs_api_key CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_b
 ALTER TABLE ojs_checkpoint CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_job_claim (queue, state, limit_hold, priority DESC, enqueued_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_claim (queue, state, hold, priority DESC, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_due (state, due_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_due_queue (queue, state, due_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_expiry (state, expires_at),
@@ -21,8 +21,6 @@ ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_job_original_queue (original_queue),
     ADD INDEX IF NOT EXISTS ojs_job_unique (unique_key),
     ADD INDEX IF NOT EXISTS ojs_job_parent (parent_id, id),
-    ADD INDEX IF NOT EXISTS ojs_job_limit_waiting
-        (limit_key, state, queue, limit_hold, priority DESC, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_tenant_turn
         (queue, state, priority DESC, tenant_id, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_tenant_waiting (queue, tenant_id, state);

@@ -12,7 +12,7 @@
 
 CREATE OR REPLACE FUNCTION ojs_job_is_valid(
     state varchar, priority smallint, attempt integer, max_attempts integer, returned integer,
-    lost_with_others integer, run integer, limit_hold smallint, timeout_ms bigint,
+    lost_with_others integer, run integer, hold smallint, timeout_ms bigint,
     visibility_timeout_ms bigint, lease_ms bigint, due_at timestamptz, started_at timestamptz,
     lease_until timestamptz, finished_at timestamptz, dead_letter boolean
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
@@ -27,7 +27,7 @@ BEGIN
        OR (dead_letter AND NOT state::text = 'discarded')
        OR priority NOT BETWEEN -100 AND 100
        -- Of those that are not NULL.
-       OR least(attempt, max_attempts, returned, lost_with_others, run, limit_hold) < 0
+       OR least(attempt, max_attempts, returned, lost_with_others, run, hold) < 0
        OR least(timeout_ms, visibility_timeout_ms, lease_ms) < 0
     THEN
         broken := CASE
@@ -45,7 +45,7 @@ BEGIN
             WHEN returned < 0 THEN 'returned_check'
             WHEN lost_with_others < 0 THEN 'lost_with_others_check'
             WHEN run < 0 THEN 'run_check'
-            WHEN limit_hold < 0 THEN 'limit_hold_check'
+            WHEN hold < 0 THEN 'hold_check'
             WHEN timeout_ms < 0 THEN 'timeout_ms_check'
             WHEN visibility_timeout_ms < 0 THEN 'visibility_timeout_ms_check'
             ELSE 'lease_ms_check' END;
@@ -75,12 +75,12 @@ BEGIN
         DROP CONSTRAINT IF EXISTS ojs_job_returned_check,
         DROP CONSTRAINT IF EXISTS ojs_job_lost_with_others_check,
         DROP CONSTRAINT IF EXISTS ojs_job_run_check,
-        DROP CONSTRAINT IF EXISTS ojs_job_limit_hold_check,
+        DROP CONSTRAINT IF EXISTS ojs_job_hold_check,
         DROP CONSTRAINT IF EXISTS ojs_job_timeout_ms_check,
         DROP CONSTRAINT IF EXISTS ojs_job_visibility_timeout_ms_check,
         DROP CONSTRAINT IF EXISTS ojs_job_lease_ms_check,
         ADD CONSTRAINT ojs_job_is_valid CHECK (ojs_job_is_valid(
-            state, priority, attempt, max_attempts, returned, lost_with_others, run, limit_hold,
+            state, priority, attempt, max_attempts, returned, lost_with_others, run, hold,
             timeout_ms, visibility_timeout_ms, lease_ms, due_at, started_at, lease_until,
             finished_at, dead_letter));
 END $$;

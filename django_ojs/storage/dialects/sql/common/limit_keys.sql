@@ -5,9 +5,11 @@ WITH RECURSIVE found (key, n) AS (
     SELECT '', 0
     UNION ALL
     SELECT (SELECT min(k) FROM (
-                SELECT min(limit_key) AS k FROM ojs_job WHERE state {before_fetch} AND limit_key > found.key
+                SELECT min({limit_key}) AS k FROM ojs_job
+                WHERE state {before_fetch} AND {limit_key} > found.key
                 UNION ALL
-                SELECT min(limit_key) FROM ojs_job WHERE state {before_ack} AND limit_key > found.key
+                SELECT min({limit_key}) FROM ojs_job
+                WHERE state {before_ack} AND {limit_key} > found.key
                 UNION ALL
                 SELECT min(key) FROM ojs_limit_key WHERE key > found.key
             ) AS following), n + 1

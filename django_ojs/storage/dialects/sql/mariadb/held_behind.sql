@@ -2,7 +2,7 @@
 -- a number of jobs that may not start. Not locked.
 SELECT id FROM (
     SELECT id, priority, enqueued_at, {rate_limit} AS policy FROM ojs_job
-    WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch} AND limit_hold = 2
+    WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch} AND hold = 78
     ORDER BY priority DESC, enqueued_at, id LIMIT %(behind)s
 ) AS best
 WHERE policy NOT IN %(policies)s

@@ -3,7 +3,7 @@
 INSERT INTO ojs_limit_check (limit_key, due_at)
 SELECT held.limit_key, {now} FROM (
     SELECT DISTINCT limit_key FROM ojs_job
-    WHERE limit_key IS NOT NULL AND state {before_fetch} AND limit_hold = 2
+    WHERE limit_key IS NOT NULL AND state {before_fetch} AND hold = 78
 ) AS held
 WHERE NOT EXISTS (SELECT 1 FROM ojs_job AS j WHERE j.limit_key = held.limit_key AND j.state {before_ack})
   AND NOT EXISTS (SELECT 1 FROM ojs_limit_check AS c WHERE c.limit_key = held.limit_key)

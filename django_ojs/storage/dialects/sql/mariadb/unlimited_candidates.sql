@@ -1,7 +1,7 @@
 -- The best jobs without a limit by key of a queue, locked, whose queue is not paused.
-SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), limit_key, NULL, false
+SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), NULL, NULL, false
 FROM ojs_job FORCE INDEX (ojs_job_claim)
-WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})
   AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                             AND paused_at IS NOT NULL)

@@ -6,14 +6,17 @@
 -- Of the locked jobs it claims as many as fit into the bytes that are left, from the best one on;
 -- the locks of the others end with the statement's transaction.
 --
--- From a queue with rules that the caller does not apply it claims none, and returns a row of NULLs
--- that says so.
+-- From a queue with rules that the caller does not apply, or with a job that is open to such a rule, it
+-- claims none, and returns a row of NULLs that says so.
 --
 -- A plan that is kept (see kept_plans) is made for any number of jobs. {{first}} and {{end}} take that
 -- number from a query of at most {{most}}, so that the planner reads the index in its order.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
-           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 AS has_more_rules
+           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 OR coalesce((
+               SELECT hold < 64 AND (1::bigint << hold) & ~(%(applied)s) <> 0 FROM ojs_job
+               WHERE queue = %(queue)s AND state {before_fetch} AND hold > 0 ORDER BY hold LIMIT 1
+           ), false) AS has_more_rules
     FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
 ), claimed AS (
 UPDATE ojs_job
@@ -31,7 +34,7 @@ WHERE id = ANY(ARRAY(
         ) AS total
         FROM ({{first}}
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+            WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
               AND (SELECT NOT is_paused AND NOT has_more_rules FROM queue)
             ORDER BY priority DESC, enqueued_at, id

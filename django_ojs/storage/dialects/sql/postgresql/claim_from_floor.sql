@@ -6,7 +6,10 @@
 -- is read only as far as the ones before it have too few jobs.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
-           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 AS has_more_rules
+           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 OR coalesce((
+               SELECT hold < 64 AND (1::bigint << hold) & ~(%(applied)s) <> 0 FROM ojs_job
+               WHERE queue = %(queue)s AND state {before_fetch} AND hold > 0 ORDER BY hold LIMIT 1
+           ), false) AS has_more_rules
     FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
 ), claimed AS (
 UPDATE ojs_job
@@ -26,7 +29,7 @@ WHERE id = ANY(ARRAY(
             SELECT * FROM (
                 SELECT * FROM (
                     SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-                    WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+                    WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
                       AND priority > %(floor_priority)s AND enqueued_at >= %(floor_since)s
                       AND (expires_at IS NULL OR expires_at > statement_timestamp())
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -34,7 +37,7 @@ WHERE id = ANY(ARRAY(
                 UNION ALL
                 SELECT * FROM (
                     SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-                    WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+                    WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
                       AND priority = %(floor_priority)s AND enqueued_at >= %(floor_enqueued_at)s
                       AND (expires_at IS NULL OR expires_at > statement_timestamp())
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -42,7 +45,7 @@ WHERE id = ANY(ARRAY(
                 UNION ALL
                 SELECT * FROM (
                     SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-                    WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+                    WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
                       AND priority < %(floor_priority)s
                       AND (expires_at IS NULL OR expires_at > statement_timestamp())
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED

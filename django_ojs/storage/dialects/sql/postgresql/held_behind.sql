@@ -5,12 +5,12 @@ SELECT id, policy FROM (
     WHERE id IN (
         SELECT id FROM (
             SELECT id, priority, enqueued_at, (options -> 'rate_limit')::text AS policy FROM ojs_job
-            WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch}
-              AND limit_hold = 2
+            WHERE options ->> 'limit_key' = %(key)s AND queue = %(queue)s AND state {before_fetch}
+              AND hold = 78
             ORDER BY priority DESC, enqueued_at, id LIMIT %(behind)s
         ) AS best
         WHERE policy <> ALL(%(policies)s::text[])
         ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
-    ) AND state {before_fetch} AND limit_hold = 2
+    ) AND state {before_fetch} AND hold = 78
     ORDER BY priority DESC, enqueued_at, id FOR UPDATE SKIP LOCKED
 ) AS held

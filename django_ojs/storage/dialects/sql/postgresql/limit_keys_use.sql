@@ -2,7 +2,8 @@
 -- override, until when they are paused, by which limit jobs of them are held, since when none is, the
 -- latest time of a rescheduled job, the dropped jobs and when the last one was, and the time. Times are in
 -- milliseconds.
-SELECT wanted.key, (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.key),
+SELECT wanted.key, (SELECT count(*) FROM ojs_job
+        WHERE state {before_ack} AND options ->> 'limit_key' = wanted.key),
        known.starts::text,
        CASE WHEN known.override_until IS NULL OR known.override_until > statement_timestamp()
             THEN known.override::text END,

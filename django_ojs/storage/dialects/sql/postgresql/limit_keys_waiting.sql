@@ -7,17 +7,17 @@
 -- such jobs PostgreSQL would read the whole table, where most are those of another key.
 SELECT wanted.key,
        (SELECT count(*) FROM (SELECT 1 FROM ojs_job
-                              WHERE limit_key = wanted.key AND state {before_fetch}
+                              WHERE options ->> 'limit_key' = wanted.key AND state {before_fetch}
                               LIMIT %(most)s) AS available)
        + (SELECT count(*) FROM (SELECT 1 FROM ojs_job
-                                WHERE limit_key = wanted.key AND state {before_timer}
+                                WHERE options ->> 'limit_key' = wanted.key AND state {before_timer}
                                   AND due_at <= GREATEST(known.rescheduled_until, known.paused_until)
                                               + interval '1 second'
                                 ORDER BY due_at LIMIT %(most)s) AS later),
        COALESCE((SELECT (options -> 'rate_limit')::text FROM ojs_job
-                 WHERE limit_key = wanted.key AND state {before_fetch} LIMIT 1),
+                 WHERE options ->> 'limit_key' = wanted.key AND state {before_fetch} LIMIT 1),
                 (SELECT (options -> 'rate_limit')::text FROM ojs_job
-                 WHERE limit_key = wanted.key AND state {before_ack} LIMIT 1),
+                 WHERE options ->> 'limit_key' = wanted.key AND state {before_ack} LIMIT 1),
                 (SELECT (options -> 'rate_limit')::text FROM ojs_job
-                 WHERE limit_key = wanted.key AND state {before_timer} ORDER BY due_at LIMIT 1))
+                 WHERE options ->> 'limit_key' = wanted.key AND state {before_timer} ORDER BY due_at LIMIT 1))
 FROM unnest(%(keys)s::text[]) AS wanted (key) LEFT JOIN ojs_limit_key AS known ON known.key = wanted.key

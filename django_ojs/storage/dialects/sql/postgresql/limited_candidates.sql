@@ -10,21 +10,21 @@ SELECT id, priority, enqueued_at, size, limit_key, policy,
             THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
 FROM (
     SELECT * FROM (
-        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, NULL AS limit_key,
                NULL AS policy
         FROM ojs_job
-        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+        WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
         ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS unlimited
     UNION ALL
     SELECT * FROM (
-        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
-               (options -> 'rate_limit')::text AS policy
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size,
+               options ->> 'limit_key' AS limit_key, (options -> 'rate_limit')::text AS policy
         FROM ojs_job
-        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
+        WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
-          AND limit_key <> ALL(%(busy)s::text[])
+          AND options ->> 'limit_key' <> ALL(%(busy)s::text[])
           AND current_setting('transaction_isolation') LIKE 'read %%'
         ORDER BY priority DESC, enqueued_at, id LIMIT %(limited)s FOR UPDATE SKIP LOCKED
     ) AS limited

@@ -7,7 +7,7 @@ WITH RECURSIVE turns (priority, tenant_id, start, is_wrapped, is_tenant) AS (
     (SELECT priority, start, start, false, false FROM (
         SELECT j.priority, coalesce(%(starts)s::jsonb ->> j.priority::text, '') AS start
         FROM ojs_job AS j
-        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2
+        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64
           AND j.tenant_id IS NOT NULL
           AND NOT EXISTS (SELECT 1 FROM ojs_queue
                           WHERE name IN (%(queue)s, {all_queues}, {default_policy})
@@ -19,14 +19,14 @@ WITH RECURSIVE turns (priority, tenant_id, start, is_wrapped, is_tenant) AS (
         SELECT * FROM (
             SELECT * FROM (
                 SELECT t.priority, j.tenant_id, t.start, false, true FROM ojs_job AS j
-                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64
                   AND j.priority = t.priority AND NOT t.is_wrapped AND j.tenant_id > t.tenant_id
                 ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id LIMIT 1
             ) AS same
             UNION ALL
             SELECT * FROM (
                 SELECT t.priority, j.tenant_id, t.start, true, true FROM ojs_job AS j
-                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64
                   AND j.priority = t.priority AND t.is_wrapped
                   AND j.tenant_id > t.tenant_id AND j.tenant_id <= t.start
                 ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id LIMIT 1
@@ -34,7 +34,7 @@ WITH RECURSIVE turns (priority, tenant_id, start, is_wrapped, is_tenant) AS (
             UNION ALL
             SELECT * FROM (
                 SELECT t.priority, j.tenant_id, t.start, true, true FROM ojs_job AS j
-                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64
                   AND j.priority = t.priority AND NOT t.is_wrapped AND j.tenant_id <= t.start
                 ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id LIMIT 1
             ) AS wrapped
@@ -42,7 +42,7 @@ WITH RECURSIVE turns (priority, tenant_id, start, is_wrapped, is_tenant) AS (
             SELECT priority, start, start, false, false FROM (
                 SELECT j.priority, coalesce(%(starts)s::jsonb ->> j.priority::text, '') AS start
                 FROM ojs_job AS j
-                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64
                   AND j.tenant_id IS NOT NULL AND j.priority < t.priority
                 ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id LIMIT 1
             ) AS lower

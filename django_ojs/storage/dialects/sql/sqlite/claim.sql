@@ -14,11 +14,15 @@ WHERE id IN (
         ) AS total
         FROM (
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+            WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > {now})
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                 AND (paused_at IS NOT NULL OR rules & ~%(applied)s))
+              AND NOT coalesce((
+                  SELECT hold < 64 AND (1 << hold) & ~%(applied)s FROM ojs_job
+                  WHERE queue = %(queue)s AND state {before_fetch} AND hold > 0 ORDER BY hold LIMIT 1
+              ), 0)
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
         ) AS best
     ) AS sized

@@ -2,7 +2,7 @@
 -- a number of jobs that may not start.
 SELECT id, policy FROM (
     SELECT id, priority, enqueued_at, options -> '$.rate_limit' AS policy FROM ojs_job
-    WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch} AND limit_hold = 2
+    WHERE options ->> '$.limit_key' = %(key)s AND queue = %(queue)s AND state {before_fetch} AND hold = 78
     ORDER BY priority DESC, enqueued_at, id LIMIT %(behind)s
 )
 WHERE policy NOT IN (SELECT value FROM json_each(%(policies)s))

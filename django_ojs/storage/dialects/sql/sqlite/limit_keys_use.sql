@@ -3,7 +3,8 @@
 -- the latest time of a rescheduled job, the dropped jobs and when the last one was, and the time. Times
 -- are in milliseconds.
 SELECT wanted.value,
-       (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.value),
+       (SELECT count(*) FROM ojs_job
+        WHERE state {before_ack} AND options ->> '$.limit_key' = wanted.value),
        known.starts,
        CASE WHEN known.override_until IS NULL OR known.override_until > {now} THEN known.override END,
        CAST((julianday(known.paused_until) - 2440587.5) * 86400000 AS integer),

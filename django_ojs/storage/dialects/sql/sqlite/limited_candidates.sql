@@ -3,19 +3,19 @@
 SELECT id, priority, enqueued_at, size, limit_key, policy, limit_key IS NOT NULL
 FROM (
     SELECT * FROM (
-        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, NULL AS limit_key,
                NULL AS policy
         FROM ojs_job
-        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+        WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
           AND (expires_at IS NULL OR expires_at > {now})
         ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
     ) AS unlimited
     UNION ALL
     SELECT * FROM (
-        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
-               options -> '$.rate_limit' AS policy
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size,
+               options ->> '$.limit_key' AS limit_key, options -> '$.rate_limit' AS policy
         FROM ojs_job
-        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
+        WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
           AND (expires_at IS NULL OR expires_at > {now})
         ORDER BY priority DESC, enqueued_at, id LIMIT %(limited)s
     ) AS limited
