@@ -235,7 +235,7 @@ def functions(act: Act) -> set[str]:
 def name_of(frame: FrameType) -> str:
     """Return the name of the function that runs; of a generated one, with that of its class."""
     code = frame.f_code
-    if "__create_fn__" not in code.co_qualname:
+    if "__create_fn__.<locals>" not in code.co_qualname:
         return code.co_qualname
     return f"{type(frame.f_locals[code.co_varnames[0]]).__qualname__}.{code.co_name}"
 
