@@ -13,7 +13,7 @@ from dataclasses import Field, dataclass, fields
 from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -305,13 +305,22 @@ def settings() -> Settings:
     return found
 
 
-def of(group: type[G]) -> G:
+class _Of(Protocol):
+    def __call__(self, group: type[G]) -> G: ...
+    def cache_clear(self) -> None: ...
+
+
+def _of(group: type[G]) -> G:
     """Return the checked settings of an extension, whose `settings` is this dataclass.
 
     Without the extension, they are the defaults. Raises ImproperlyConfigured as `settings` does.
     """
     found: G | None = _checked().get(group)
     return group() if found is None else found
+
+
+#: Cached as `settings` is; mypy takes the result of `lru_cache` for one of any type.
+of: _Of = cast(_Of, lru_cache(maxsize=None)(_of))
 
 
 def are_wrong_and_reported() -> bool:
@@ -332,6 +341,7 @@ def forget() -> None:
     """Read the settings again when they are asked for."""
     _checked.cache_clear()
     settings.cache_clear()
+    of.cache_clear()
 
 
 def _changed(*, setting: str, **kwargs: object) -> None:

@@ -90,7 +90,7 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
 @pytest.mark.usefixtures("busy")
 def test_the_page_of_a_job_leads_to_its_key() -> None:
     worker(registration=Registration(queues=("carrier",)))
-    waiting = jobs().filter(limit_key="customer:7", state="available").first()
+    waiting = jobs().filter(options__limit_key="customer:7", state="available").first()
     assert waiting is not None
     address = f"/admin/django_ojs/job/{waiting.pk}/change/"
     assert page_of("customer:7") in text(root(), address)
@@ -246,7 +246,7 @@ def test_arguments_in_keys_are_seen_by_those_who_may_see_arguments(report: Any) 
     add("made:elsewhere", number=2, concurrency=1)
     push(queue="invoices", rate_limit={"concurrency": 0})
     fetch.fetch(["carrier", "invoices"], count=9, worker_id=WORKER)
-    waiting = jobs().filter(limit_key=KEY, state="available").first()
+    waiting = jobs().filter(options__limit_key=KEY, state="available").first()
     assert waiting is not None
     admin, shown = "/admin/django_ojs", "customer:•••••:report.build"
     job = f"{admin}/job/{waiting.pk}/change/"

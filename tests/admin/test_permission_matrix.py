@@ -109,7 +109,8 @@ def everything() -> dict[str, list[tuple[Any, ...]]]:
             if model._meta.managed and not model._meta.proxy and model is not Rollup:
                 # Read often: without what the models make of the rows.
                 table = model._meta.db_table
-                cursor.execute(f"SELECT * FROM {table} ORDER BY {model._meta.pk.column}")
+                key = ", ".join(str(field.column) for field in model._meta.pk_fields)
+                cursor.execute(f"SELECT * FROM {table} ORDER BY {key}")
                 stored[table] = cursor.fetchall()
     return stored
 

@@ -69,7 +69,7 @@ class Step(StoredModel):
 
     class Meta:
         db_table = "ojs_step"
-        default_permissions = ("view",)
+        default_permissions = ()
         verbose_name = _("step")
         verbose_name_plural = _("steps")
         indexes = [
@@ -102,7 +102,7 @@ class StepSignal(StoredModel):
 
     class Meta:
         db_table = "ojs_step_signal"
-        default_permissions = ("view",)
+        default_permissions = ()
         verbose_name = _("signal")
         verbose_name_plural = _("signals")
         indexes = [

@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "step",
                 "verbose_name_plural": "steps",
                 "db_table": "ojs_step",
-                "default_permissions": ("view",),
+                "default_permissions": (),
                 "indexes": [
                     models.Index(
                         models.F("signal"),
@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "signal",
                 "verbose_name_plural": "signals",
                 "db_table": "ojs_step_signal",
-                "default_permissions": ("view",),
+                "default_permissions": (),
                 "indexes": [
                     models.Index(
                         models.F("name"),
