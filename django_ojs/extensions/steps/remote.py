@@ -33,7 +33,7 @@ _NAME: Final = re.compile(rf"[^#\x00]{{1,{MAX_NAME}}}(#[1-9][0-9]{{0,8}})?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
+class ClientStep:
     """A step that a client takes: its place in the history, from 0, and what it is."""
 
     number: int
@@ -49,7 +49,12 @@ def history(job_id: UUID, claim: Claim) -> list[Step]:
 
 
 def store_step(
-    job_id: UUID, claim: Claim, taken: Taken, *, result: json.JSON, error: Mapping[str, Any] | None
+    job_id: UUID,
+    claim: Claim,
+    taken: ClientStep,
+    *,
+    result: json.JSON,
+    error: Mapping[str, Any] | None,
 ) -> tuple[Step, bool]:
     """Store that a step is done, or has failed, and whether it was new.
 
@@ -72,7 +77,7 @@ def store_step(
 def suspend(
     job_id: UUID,
     claim: Claim,
-    taken: Taken,
+    taken: ClientStep,
     *,
     until: datetime | None,
     error: Mapping[str, Any] | None = None,
@@ -117,7 +122,7 @@ def _held(job_id: UUID, claim: Claim) -> Job:
     return job
 
 
-def _meet(job: Job, steps: list[Step], taken: Taken) -> tuple[Step, bool]:
+def _meet(job: Job, steps: list[Step], taken: ClientStep) -> tuple[Step, bool]:
     """Return the step of the history, or the new one after it, and whether it is new."""
     if _NAME.fullmatch(taken.name) is None:
         raise InvalidRequest.of(
@@ -175,7 +180,7 @@ def _until(job: Job, until: datetime | None, *, may_be_left_out: bool) -> dateti
     return until
 
 
-def _conflict(job: Job, taken: Taken, why: str) -> Conflict:
+def _conflict(job: Job, taken: ClientStep, why: str) -> Conflict:
     return Conflict(
         f"The worker takes the step {taken.name!r} ({taken.kind}) as number {taken.number}. {why}",
         details={"job_id": str(job.pk), "number": taken.number},

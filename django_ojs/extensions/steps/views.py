@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from django_ojs.extensions.steps import remote, store
 from django_ojs.extensions.steps.models import MAX_NAME, Step, StepKind, StepStatus
-from django_ojs.extensions.steps.remote import Taken
+from django_ojs.extensions.steps.remote import ClientStep
 from django_ojs.extensions.steps.sending import signal
 from django_ojs.http import fields
 from django_ojs.http.responses import json_response
@@ -101,12 +101,14 @@ class Signals(OJSView):
         return json_response({"signal": {"name": name, "key": key}}, 201)
 
 
-def _taken(data: dict[str, Any], kind: StepKind = StepKind.RUN, key: str | None = None) -> Taken:
+def _taken(
+    data: dict[str, Any], kind: StepKind = StepKind.RUN, key: str | None = None
+) -> ClientStep:
     fields.required(data, "number")
     fields.required(data, "name")
     number = fields.integer(data, "number", maximum=_MOST)
     name = fields.text(data, "name", MAX_NAME + 10)
-    return Taken(number=number or 0, name=name, kind=kind, key=key)
+    return ClientStep(number=number or 0, name=name, kind=kind, key=key)
 
 
 def _error(data: dict[str, Any]) -> dict[str, Any] | None:
