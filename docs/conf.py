@@ -15,7 +15,12 @@ from django.conf import settings
 from sphinx.application import Sphinx
 
 settings.configure(
-    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_ojs"],
+    INSTALLED_APPS=[
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        "django_ojs",
+        *(f"django_ojs.extensions.{name}" for name in ("cron", "steps", "webhooks")),
+    ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     USE_TZ=True,
 )
