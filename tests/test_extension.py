@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.test import override_settings
@@ -449,12 +448,11 @@ def test_a_setting_of_an_extension_that_is_not_there_is_unknown() -> None:
 def test_no_setting_is_unknown_before_extensions_are_registered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with override_settings(OJS={"RELEASE": "1.4"}):
-        monkeypatch.setattr(registry, "settings", ())
-        monkeypatch.setattr(django_settings, "OJS", {"COLOURS": ["blue"], "RELEASE": "1.4"})
-        conf.forget()
-        assert conf.settings().release == "1.4"
-    conf.forget()
+    given = {"COLOURS": ["blue"], "RELEASE": "1.4"}
+    with pytest.raises(ImproperlyConfigured, match=r"OJS\['COLOURS'\]"):
+        conf._read(given)
+    monkeypatch.setattr(registry, "settings", ())
+    assert conf._read(given)[conf.Settings].release == "1.4"
 
 
 class Colour(str):

@@ -272,7 +272,7 @@ def test_a_page_of_the_admin_that_does_not_exist_is_the_first_and_says_so(path: 
     model, _, query = path.partition("/?")
     for cursor in ("x", "\x00", "9" * 3000, "W10"):
         for name in ("after", "before"):
-            found = client.get(f"/admin/django_ojs/{model}/?{query}", {name: cursor})
+            found = client.get(at(f"{model}/?{query}"), {name: cursor})
             assert (found.status_code, len(_shown(found.content.decode())) >= ROWS) == (
                 200,
                 True,

@@ -252,7 +252,7 @@ def documented() -> list[dict[str, Any]]:
     """Return each LOGGING of the page."""
     found = []
     for block in blocks(PAGE):
-        if block.module == "settings":
+        if block.module == "mysite.settings":
             values: dict[str, Any] = {}
             exec(block.text, values)
             found.append(values["LOGGING"])

@@ -221,13 +221,13 @@ ELSEWHERE = [
 def test_all_fields_are_here() -> None:
     shown = [*BOUNDS, *LIMITS, *REJECTED, *ELSEWHERE, *(config for config, _, _ in DEFAULTS)]
     names = {name.removeprefix("default_retry.") for each in shown for name in leaves(each)}
-    assert names - {"max_attempts"} == leaves(queue_config._CHECKS) - {"default_retry"}
+    assert names - {"max_attempts"} == leaves(queue_config._known.checks) - {"default_retry"}
 
 
 def leaves(fields: Mapping[str, Any], path: str = "") -> set[str]:
     """Return the paths of the fields of an object that are no objects."""
     found: set[str] = set()
     for name, each in fields.items():
-        inner = getattr(each, "members", each)
+        inner = getattr(each, "members", None) or each
         found |= leaves(inner, f"{path}{name}.") if isinstance(inner, Mapping) else {path + name}
     return found
