@@ -185,7 +185,7 @@ def real(path: str) -> str:
         return "k"
     if "dead-letter" in path:
         return str(factories.in_state("discarded").pk)
-    return str(factories.active(queue="q").id)
+    return str(factories.active(queue="active").id)
 
 
 _NAME = re.compile(r"{\w+}")

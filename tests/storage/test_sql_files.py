@@ -37,7 +37,8 @@ def test_a_file_is_used(path: Path) -> None:
     storage = FOLDER.parent.parent
     folder, name = path.parent.name, f'"{path.stem}"'
     if folder == "common":
-        sources, used = [*storage.glob("**/*.py")], rf'load\("common", {name}'
+        found = [*storage.glob("**/*.py"), *storage.parent.glob("extensions/**/*.py")]
+        sources, used = found, rf'load\("common", {name}'
     else:
         modules = (
             "server",

@@ -1,11 +1,11 @@
 """Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
@@ -44,28 +44,6 @@ class StepsExtension(Extension):
         from django_ojs.extensions.steps import pruning
 
         return (DueStep(run=pruning.prune_signals, interval=60.0),)
-
-    def routes(self) -> Sequence[Any]:
-        """Return the routes for workers in other languages."""
-        from django_ojs.extensions.steps import views
-        from django_ojs.http.routing import route
-
-        job = "v1/jobs/<str:key>/steps"
-        return (
-            route(job, views.JobSteps, "ojs-job-steps"),
-            route(f"{job}/suspend", views.JobSuspension, "ojs-job-suspend"),
-            route("v1/signals", views.Signals, "ojs-signals"),
-        )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("steps")
-
-    def manifest(self) -> Sequence[Declared]:
-        """Declare it, as ours."""
-        return (Declared(custom="django-ojs:steps"),)
 
 
 def current() -> Steps:

@@ -1,9 +1,8 @@
 """Write steps: each statement and each transaction checks that the job is still the run's own."""
 
 from collections.abc import Callable, Collection
-from datetime import datetime
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from django.db import IntegrityError
 from django.db.models import F
@@ -18,24 +17,16 @@ from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
-#: A job as a run has it: claimed by a worker of ours, or the row, for a client of the HTTP API.
-Held: TypeAlias = Claimed | Job
-
 _FIELDS: Final = Step._meta.concrete_fields
 
 
-def now() -> datetime:
-    """Return the time by the clock of the database."""
-    return database.dialect().clock(database.connection())
-
-
-def of(job: Held) -> list[Step]:
+def of(job: Claimed) -> list[Step]:
     """Return the steps of a job, in order: one query."""
     return list(Step.primary.filter(job_id=job.id).order_by("number"))
 
 
 @cache
-def _insert_sql(vendor: str, columns: tuple[str, ...], worker: str) -> str:
+def _insert_sql(vendor: str, columns: tuple[str, ...]) -> str:
     link = database.connection()
     ops: Any = link.ops
     lock = ""
@@ -47,12 +38,11 @@ def _insert_sql(vendor: str, columns: tuple[str, ...], worker: str) -> str:
     values = ", ".join(["%s"] * len(columns))
     return (
         f"INSERT INTO {Step._meta.db_table} ({names}) SELECT {values} FROM ojs_job AS j "
-        f"WHERE j.id = %s AND j.state = '{State.ACTIVE}' AND j.run = %s "
-        f"AND j.worker_id {worker} {lock}"
+        f"WHERE j.id = %s AND j.state = '{State.ACTIVE}' AND j.worker_id = %s AND j.run = %s {lock}"
     )
 
 
-def insert(job: Held, step: Step) -> None:
+def insert(job: Claimed, step: Step) -> None:
     """Store a new step, in the caller's transaction or by itself. Raises ClaimLost."""
     link = database.connection()
     # Most columns of most steps are NULL.
@@ -64,12 +54,11 @@ def insert(job: Held, step: Step) -> None:
     columns = tuple(field.column for field in given)
     values = [field.get_db_prep_save(value, connection=link) for field, value in given.items()]
     key = Job._meta.pk.get_db_prep_value(job.id, link)
-    # A client may claim without the id of a worker.
-    worker, ids = ("= %s", [job.worker_id]) if job.worker_id is not None else ("IS NULL", [])
     try:
         with link.cursor() as cursor:
-            sql = _insert_sql(link.vendor, columns, worker)
-            cursor.execute(sql, [*values, key, job.run, *ids])
+            cursor.execute(
+                _insert_sql(link.vendor, columns), [*values, key, job.worker_id, job.run]
+            )
             stored = cursor.rowcount
     except IntegrityError as error:
         stored = not link.in_atomic_block and _is_stored(job, step)
@@ -79,14 +68,14 @@ def insert(job: Held, step: Step) -> None:
         raise _lost(job)
 
 
-def _is_stored(job: Held, step: Step) -> bool:
+def _is_stored(job: Claimed, step: Step) -> bool:
     """Whether this run has stored a step whose INSERT was committed, and its answer lost."""
     same = Step.primary.filter(job_id=job.id, number=step.number, name=step.name, run=job.run)
     return same.exists()
 
 
 @database.write_transaction
-def update(job: Held, step: Step) -> None:
+def update(job: Claimed, step: Step) -> None:
     """Store what has become of a step that waited. Raises as `insert` does."""
     lock(job)
     values = {f.attname: getattr(step, f.attname) for f in _FIELDS if not f.primary_key}
@@ -97,7 +86,7 @@ def update(job: Held, step: Step) -> None:
 
 @database.write_transaction
 def suspend(
-    job: Held, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
+    job: Claimed, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
 ) -> None:
     """Store a step that waits, and give its job back until then.
 
@@ -151,7 +140,7 @@ def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
     return StepSignal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
 
 
-def lock(job: Held) -> None:
+def lock(job: Claimed) -> None:
     """Lock a job that is still the run's. Raises as `suspend` does."""
     claim = Claim(worker_id=job.worker_id, run=job.run)
     row = transitions.lock(job.id)
@@ -159,7 +148,7 @@ def lock(job: Held) -> None:
         transitions.reject(Trigger.RETURN, State.AVAILABLE, row, claim)
 
 
-def _lost(job: Held) -> ClaimLost:
+def _lost(job: Claimed) -> ClaimLost:
     return ClaimLost(
         "The job is not this run's any more: its step was not stored.",
         details={"job_id": str(job.id)},
