@@ -298,8 +298,11 @@ def test_the_texts_of_claimed_jobs_are_those_of_their_objects() -> None:
 
     texts = texts_of(claimed, render)
     assert texts == [json.dumps(rendering.render(job)) for job in claimed]
-    # One of those that are alike, and each that has run before.
-    assert len(rendered) == len(set(rendered)) == len(SHAPES) + 1
+    # One of those that are alike, and each that has run before. The jobs of one claim may have
+    # started at two times where a test has replaced the clock of SQLite on this connection.
+    shapes = {shape for job in claimed if (shape := job._shape()) is not None}
+    assert len({shape[:-1] for shape in shapes}) == len(SHAPES)
+    assert len(rendered) == len(set(rendered)) == len(shapes) + 1
     assert again.id in rendered
 
 
