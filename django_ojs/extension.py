@@ -28,7 +28,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -37,6 +37,7 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q
 
+from django_ojs.finding import Finding
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
@@ -606,22 +607,6 @@ class Declared:
     capability: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
-    """Something that needs attention: what was found, why it matters, and what to do.
-
-    The overview of the admin, with a link to the list of a model, and `doctor` show it.
-    """
-
-    found: str
-    why: str
-    cure: str
-    since: datetime | None = None
-    model: type[Model] | None = None
-    #: Of the address of that list, such as `?state=rejected`.
-    query: str = ""
-
-
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -680,11 +665,11 @@ class Extension:
         """
         return ()
 
-    def problems(self) -> Sequence[Problem]:
+    def findings(self) -> Sequence[Finding]:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
-        Called when the overview is shown, at times by its other pages, and by `doctor`. An error
-        is that of all findings of failures.
+        Called by the maintenance, when the overview is shown, at times by its other pages, by
+        `doctor`, the metrics and `GET /health`. An error is that of all findings of failures.
         """
         return ()
 

@@ -12,12 +12,12 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_noop, npgettext
 
-from django_ojs.admin import current_findings
 from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.finding import Finding
 from django_ojs.models import DeadLetterJob, Job, Overview
 from django_ojs.models.base import StoredModel
-from django_ojs.reports.findings import Finding
+from django_ojs.reports import current_findings
 from django_ojs.storage import in_memory_state
 
 #: The place of a page that has none.
@@ -121,9 +121,9 @@ def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> Non
         _recent.keep(Overview)
         return
     number = None
-    if findings:  # The worst is the first.
-        level = findings[0].level.value
-        number = Number(value=len(findings), is_of="problems", level=level)
+    if incidents := [each for each in findings if each.is_incident]:  # The worst is the first.
+        level = "bad" if incidents[0].is_critical else "fair"
+        number = Number(value=len(incidents), is_of="problems", level=level)
     _recent[Overview] = number
 
 

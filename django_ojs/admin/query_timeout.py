@@ -69,6 +69,14 @@ class TimedQueries:
             return None
 
 
+def timed(unread: Unread, name: str, query: Callable[[], T]) -> T | None:
+    """Return the result of one query; None, and its name in `unread`, if it has none."""
+    with timed_queries() as run:
+        found = run(name, query)
+    unread.add(run.unread)
+    return found
+
+
 @contextmanager
 def timed_queries(seconds: float = QUERY_SECONDS) -> Iterator[TimedQueries]:
     """Run queries with a timeout, in seconds, for each of them."""

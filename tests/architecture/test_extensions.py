@@ -27,7 +27,6 @@ DOORS = tuple(
 #: `test_layers` has the imports of the core.
 LEFT = frozenset(
     {
-        "admin.current_findings imports extensions.statistics.admin_queue_figures",
         "admin.finding_remedies imports extensions.limits.models",
         "admin.jobs imports extensions.checkpoints.operations",
         "admin.jobs imports extensions.checkpoints.spec",
@@ -41,8 +40,6 @@ LEFT = frozenset(
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
-        "command_line.checks.queues imports extensions.limits.command_line",
-        "command_line.checks.queues imports extensions.statistics.rollup_queries",
         "http.views.admin.queues imports extensions.statistics.stats",
         "http.views.jobs imports extensions.limits.rate_limit_policy",
         "http.views.jobs imports extensions.outbox.destinations",
@@ -53,15 +50,11 @@ LEFT = frozenset(
         "management.commands.ojs_relay imports extensions.outbox.relay",
         "management.commands.ojs_relay imports extensions.outbox.relay_threads",
         "management.commands.ojs_relay imports extensions.outbox.settings",
+        "reports.current_findings imports extensions.statistics.rollup_queries",
         "reports.ended_workers imports extensions.events.models",
         "reports.ended_workers imports extensions.events.storage",
         "reports.findings imports extensions.backpressure.storage",
-        "reports.findings imports extensions.statistics.rollup_queries",
         "reports.findings imports extensions.tenants.spec",
-        "reports.health_queries imports extensions.limits.key_limits",
-        "reports.health_queries imports extensions.limits.limit_key_use",
-        "reports.health_queries imports extensions.limits.models",
-        "reports.health_queries imports extensions.statistics.rollup_queries",
         "reports.not_running imports extensions.events.storage",
         "reports.not_running imports extensions.limits.limit_key_use",
         "reports.not_running imports extensions.limits.queue_limits",

@@ -20,6 +20,7 @@ FLOORS = {
     "conf": 2,
     "setting": 1,
     "extension": 2,
+    "finding": 1,
     "hooks": 2,
     "extensions": 5,
     "signals": 2,

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from django.db.models import Model
 
 from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
+from django_ojs.finding import Finding
 from django_ojs.spec.errors import OJSError
 
 logger = logging.getLogger("django_ojs")
@@ -58,11 +59,11 @@ class CronExtension(Extension):
 
         return cron.SUBCOMMANDS
 
-    def doctor_checks(self) -> Sequence[Any]:
-        """Check that cron jobs run in time."""
-        from django_ojs.extensions.cron import doctor
+    def findings(self) -> Sequence[Finding]:
+        """Return the schedules that are late."""
+        from django_ojs.extensions.cron import findings
 
-        return doctor.CHECKS
+        return findings.found()
 
     def routes(self) -> Sequence[Any]:
         """Return the routes of cron jobs."""

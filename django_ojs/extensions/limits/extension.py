@@ -11,6 +11,7 @@ from django.utils import timezone
 from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.extensions.limits.queue_fields import FIELDS
+from django_ojs.finding import Finding
 from django_ojs.hooks import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, of_limit_key
@@ -64,6 +65,12 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the limit keys that drop jobs or are paused."""
+        from django_ojs.extensions.limits import findings
+
+        return findings.found()
 
     def subcommands(self) -> Sequence[Any]:
         """Return `limits`."""

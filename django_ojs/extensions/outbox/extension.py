@@ -13,11 +13,12 @@ from django.db.backends.signals import connection_created
 from django.db.models import Model
 
 from django_ojs.conf import of
-from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks, Problem
+from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.extensions.outbox.settings import OutboxSettings
+from django_ojs.finding import Finding
 from django_ojs.hooks import registry, rejected
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
@@ -67,7 +68,7 @@ class OutboxExtension(Extension):
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
 
-    def problems(self) -> Sequence[Problem]:
+    def findings(self) -> Sequence[Finding]:
         """Return what needs attention."""
         from django_ojs.extensions.outbox import findings
 

@@ -4,9 +4,9 @@ from django.db import Error, connections
 from django.db.models import Count, Min
 from django.utils.http import urlencode
 
-from django_ojs.extension import Problem
 from django_ojs.extensions.outbox import operations, storage
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
+from django_ojs.finding import Finding, Page
 from django_ojs.formatting import grouped
 from django_ojs.storage import database
 
@@ -14,12 +14,12 @@ from django_ojs.storage import database
 _MOST = 10_000
 
 
-def found() -> list[Problem]:
+def found() -> list[Finding]:
     """Find the jobs that the outbox of each alias could not deliver."""
     return [each for alias in operations.aliases() for each in _of(alias)]
 
 
-def _of(alias: str) -> list[Problem]:
+def _of(alias: str) -> list[Finding]:
     is_here = alias == database.alias()
     rows = storage.entries(alias)
     rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
@@ -40,13 +40,15 @@ def _of(alias: str) -> list[Problem]:
         query["outbox_of"] = alias
         where = f" It is the outbox of the database {alias}."
     return [
-        Problem(
-            found=f"Rejected jobs of the outbox: {some}.{where}",
+        Finding(
+            kind="outbox_rejected",
+            subject="" if is_here else alias,
+            text=f"Rejected jobs of the outbox: {some}.{where}",
             why="They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
             cure="The outbox in the admin has their errors; once the cause is removed, requeue "
             "them there, or delete them.",
             since=figures["since"],
-            model=OutboxEntry,
-            query=f"?{urlencode(query)}",
+            jobs=number,
+            pages=(Page(model=OutboxEntry, query=f"?{urlencode(query)}"),),
         )
     ]

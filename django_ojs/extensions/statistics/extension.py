@@ -12,6 +12,7 @@ from uuid import UUID
 from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
 from django_ojs.extensions.statistics import rollups
+from django_ojs.finding import Finding
 from django_ojs.models import Job
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
@@ -42,6 +43,12 @@ class StatisticsExtension(Extension):
             DueStep(run=fold, interval=10.0, when=condition),
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the types that fail."""
+        from django_ojs.extensions.statistics import findings
+
+        return findings.found()
 
     def subcommands(self) -> Sequence[Any]:
         """Return `stats`."""

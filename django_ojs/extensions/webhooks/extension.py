@@ -5,8 +5,9 @@ from typing import Any
 
 from django.db.models import Model
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
+from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.webhooks.settings import WebhookSettings
+from django_ojs.finding import Finding
 
 
 class WebhooksExtension(Extension):
@@ -66,7 +67,7 @@ class WebhooksExtension(Extension):
         """Declare it."""
         return (Declared(official="webhooks"),)
 
-    def problems(self) -> Sequence[Problem]:
+    def findings(self) -> Sequence[Finding]:
         """Return what needs attention."""
         from django_ojs.extensions.webhooks import findings
 

@@ -1,0 +1,33 @@
+"""What needs attention of cron jobs."""
+
+from django.db.models import Count, Min
+from django.db.models.functions import Now
+
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.finding import Finding, Page, Severity
+from django_ojs.formatting import number_of
+from django_ojs.reports.health_queries import LATE
+
+
+def found() -> list[Finding]:
+    """Find cron jobs that are late."""
+    late = CronJob.primary.filter(due_at__lt=Now() - LATE)
+    figures = late.aggregate(number=Count("pk"), since=Min("due_at"), first=Min("name"))
+    if not (number := figures["number"]):
+        return []
+    more = f" and {number - 1} more" if number > 1 else ""
+    return [
+        Finding(
+            kind="cron_late",
+            severity=Severity.CRITICAL,
+            text=f"{number_of(number, 'schedule')} {'is' if number == 1 else 'are'} late: "
+            f"{figures['first']}{more}.",
+            why="No process enqueues their jobs.",
+            cure="Start a worker. If one is running, see what it logs.",
+            command="ojs_worker",
+            jobs=number,
+            since=figures["since"],
+            pages=(Page(model=CronJob),),
+            follows=frozenset({"no_worker", "no_maintenance"}),
+        )
+    ]
