@@ -278,7 +278,7 @@ def test_a_pass_does_the_steps_of_extensions_that_have_work(
 def test_each_optional_subject_brings_its_own_steps() -> None:
     modules = {
         getattr(step.run, "__func__", getattr(step.run, "func", step.run)).__module__
-        for step in registry.due_steps()
+        for step in registry.brought("due_steps")
     }
     subjects = {name.removeprefix("django_ojs.extensions.").split(".")[0] for name in modules}
     assert subjects == {
