@@ -1,5 +1,8 @@
 """What an extension may do: the interface between the core and its extensions.
 
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
+
 An extension is an object of a subclass of `Extension`, which its app registers in `ready()`. Its
 hooks are functions that the core calls. The core imports no extension: it calls the functions of
 `django_ojs.hooks`, where the registry is.
@@ -31,19 +34,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q
 
-from django_ojs.finding import Finding
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 logger = logging.getLogger("django_ojs")
 
@@ -668,7 +673,7 @@ class Extension:
         """
         return ()
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
         Called by the maintenance, when the overview is shown, at times by its other pages, by

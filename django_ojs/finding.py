@@ -27,7 +27,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class AdminPage:
     """A page of the admin: a list of objects, one of them, or an action on it.
 
     With `jobs`, a `JobFilter`, the list of these jobs, or an action on all of them.
@@ -66,7 +66,7 @@ class Finding:
     queue: str = ""
     type: str = ""
     #: Where the admin leads, the page that mends it first.
-    pages: Sequence[Page] = field(default=())
+    pages: Sequence[AdminPage] = field(default=())
     #: Kinds of findings of which this one is a consequence: where there is one of them, it is left
     #: out.
     follows: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.finding import Finding, Page
+from django_ojs.finding import AdminPage, Finding
 from django_ojs.models import Job, Queue
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -50,7 +50,7 @@ def limit_key(page: OperatorModelAdmin, request: HttpRequest, key: str) -> list[
     return page.link(request, _("Limit key"), LimitKey, key)
 
 
-def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: Page) -> Iterator[Button]:
+def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> Iterator[Button]:
     if to.jobs is not None:
         if to.action:
             yield from bulk_buttons(page, request, to.jobs, to.action, what=pgettext("jobs", "all"))
@@ -59,7 +59,7 @@ def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: Page) -> Iterat
         return
     if to.model is LimitKey and to.key and not limit_key_text.is_visible(request, to.key):
         if not to.action:
-            yield from _list(page, request, Page(model=LimitKey))
+            yield from _list(page, request, AdminPage(model=LimitKey))
         return
     try:
         admin: Any = page.admin_site.get_model_admin(to.model)
@@ -88,7 +88,7 @@ def _jobs_label(which: JobFilter) -> str:
     return _("Its failed jobs") if State.DISCARDED in which.states else _("Its jobs")
 
 
-def _list(page: OperatorModelAdmin, request: HttpRequest, to: Page) -> Iterator[Button]:
+def _list(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> Iterator[Button]:
     """Yield a link to a list, also that of an ordinary ModelAdmin."""
     try:
         admin: Any = page.admin_site.get_model_admin(to.model)
@@ -100,11 +100,13 @@ def _list(page: OperatorModelAdmin, request: HttpRequest, to: Page) -> Iterator[
         yield Button(label=label, url=url, destructive=False, is_link=True)
 
 
-def _form(page: OperatorModelAdmin, request: HttpRequest, admin: Any, to: Page) -> Iterator[Button]:
+def _form(
+    page: OperatorModelAdmin, request: HttpRequest, admin: Any, to: AdminPage
+) -> Iterator[Button]:
     """Yield a link to a page of an object, such as an API key, for a user who may use it."""
     obj: Model | None = admin.get_object(request, to.key)
     may = getattr(admin, f"has_{to.action}_permission")
     if obj is not None and may(request, obj):
-        label = _("Replace…") if to.action == "replace" else _("Change")
+        label = _("Replace…") if to.action == "replace" else _("Change its expiry")
         url = page.url(to.action, to.key, model=to.model)
         yield Button(label=label, url=url, destructive=False, is_link=True)

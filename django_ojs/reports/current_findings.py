@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
-from django.utils.translation import gettext_noop
-
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.finding import Finding
 from django_ojs.operations import queues
@@ -66,19 +64,19 @@ def read(
     query: Query = _without_limit, *, lock_holders: Sequence[LockHolder] = ()
 ) -> CurrentFindings:
     """Return the findings, with the figures from which they follow."""
-    listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
+    listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
-    oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
+    oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting))
     rows = queue_rows(query, statuses, oldest)
     status = maintenance(query)
     found = findings.of_system(
         rows.rows,
-        query(gettext_noop("failures"), health_queries.observe) or Observations(),
+        query("failures", health_queries.observe) or Observations(),
         maintenance=status,
         listening=rows.listening,
-        transaction=query(gettext_noop("open transactions"), health_queries.oldest_transaction),
-        keys=query(gettext_noop("API keys"), key_expiry.problems) or (),
+        transaction=query("open transactions", health_queries.oldest_transaction),
+        keys=query("API keys", key_expiry.problems) or (),
         lock_holders=lock_holders,
     )
     return CurrentFindings(
@@ -88,7 +86,7 @@ def read(
 
 def maintenance(query: Query) -> MaintenanceStatus | None:
     """Return the maintenance mode; None if it is unknown."""
-    return query(gettext_noop("maintenance mode"), mode.status)
+    return query("maintenance mode", mode.status)
 
 
 def queue_rows(
@@ -97,12 +95,12 @@ def queue_rows(
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
     """Return the rows of these queues."""
-    listening = query(gettext_noop("workers"), lambda: queue_overview.listeners(statuses))
+    listening = query("workers", lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
-    flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names))
+    flows = query("throughput", lambda: rollup_queries.flows(queues=names))
     by_queue = listening.by_queue if listening else None
     rows = query(
-        gettext_noop("pressure"),
+        "pressure",
         lambda: queue_overview.overview(
             statuses, flows=flows, oldest=oldest or {}, listens=by_queue
         ),

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.extensions.tenants.spec import TenantLimits
-from django_ojs.finding import Finding, Page, Severity
+from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.hooks import registry
 from django_ojs.models import ApiKey, DeadLetterJob, Job, Overview, Queue, Worker
@@ -119,7 +119,7 @@ def _maintenance(status: MaintenanceStatus) -> Finding:
         cure="End it when its work is done.",
         since=status.enabled_at,
         pages=(
-            Page(
+            AdminPage(
                 model=Overview,
                 key="1",
                 action="end-maintenance",
@@ -162,7 +162,7 @@ def _of_workers(
                 cure="Start a worker, and see why the last one stopped.",
                 command="ojs_worker",
                 jobs=number,
-                pages=(Page(model=Worker),),
+                pages=(AdminPage(model=Worker),),
             )
         )
     elif unfinished and not observed.is_maintained and listening.maintaining == 0:
@@ -178,7 +178,7 @@ def _of_workers(
                 cure="Start a worker of django_ojs: others do no maintenance.",
                 command="ojs_worker",
                 jobs=sum(observed.due.values()),
-                pages=(Page(model=Worker),),
+                pages=(AdminPage(model=Worker),),
             )
         )
     if observed.is_behind and not is_stopped:
@@ -191,7 +191,7 @@ def _of_workers(
                 cure="See whether a worker is running, and what the workers log.",
                 command="ojs workers",
                 jobs=sum(observed.due.values()),
-                pages=(Page(model=Worker),),
+                pages=(AdminPage(model=Worker),),
                 follows=_OF_NO_MAINTENANCE,
             )
         )
@@ -204,7 +204,7 @@ def _of_workers(
                 why="Their jobs do not run until another worker rescues them.",
                 cure="See whether they live. Maintenance of any running worker removes them.",
                 command="ojs workers",
-                pages=(Page(model=Worker),),
+                pages=(AdminPage(model=Worker),),
                 follows=_OF_NO_WORKER,
             )
         )
@@ -215,8 +215,8 @@ def _of_row(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Finding]:
     found = [*_of_bound(row), *_of_listeners(row, due=due, is_stopped=is_stopped)]
     queue, depth = row.name, number_of(row.depth, "job")
     resume = (
-        Page(model=Queue, key=queue, action="resume", state=(("paused_at", timezone.now()),)),
-        Page(model=Job, jobs=_ready(queue)),
+        AdminPage(model=Queue, key=queue, action="resume", state=(("paused_at", timezone.now()),)),
+        AdminPage(model=Job, jobs=_ready(queue)),
     )
     if row.status.paused and row.depth:
         found.append(
@@ -258,8 +258,8 @@ def _of_bound(row: OverviewRow) -> list[Finding]:
     numbers = ((rejected, "rejected"), (dropped, "dropped"))
     lost = " and ".join(f"{number_of(n, 'job')} {what}" for n, what in numbers if n)
     pages = (
-        Page(model=Queue, key=queue, action="configure"),
-        Page(model=Job, jobs=_ready(queue)),
+        AdminPage(model=Queue, key=queue, action="configure"),
+        AdminPage(model=Job, jobs=_ready(queue)),
     )
     if row.level is not Level.GOOD:
         is_full = row.level is Level.BAD
@@ -330,7 +330,7 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
                 command=f"ojs_worker {_worker_arguments(queue)}",
                 jobs=waits or retried,
                 since=row.oldest,
-                pages=(Page(model=Worker), Page(model=Job, jobs=_ready(queue))),
+                pages=(AdminPage(model=Worker), AdminPage(model=Job, jobs=_ready(queue))),
                 follows=_OF_NO_WORKER,
             )
         ]
@@ -354,8 +354,8 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
             jobs=row.available,
             since=row.oldest,
             pages=(
-                Page(model=Job, jobs=JobFilter(queue=queue, states=(State.ACTIVE,))),
-                Page(model=Job, jobs=_ready(queue)),
+                AdminPage(model=Job, jobs=JobFilter(queue=queue, states=(State.ACTIVE,))),
+                AdminPage(model=Job, jobs=_ready(queue)),
             ),
         )
     ]
@@ -401,8 +401,8 @@ def _of_taken_back(found: TakenBack) -> list[Finding]:
                 jobs=jobs,
                 since=live.first,
                 pages=(
-                    Page(model=Job, jobs=JobFilter(error_type="worker_death")),
-                    Page(model=Worker),
+                    AdminPage(model=Job, jobs=JobFilter(error_type="worker_death")),
+                    AdminPage(model=Worker),
                 ),
             )
         )
@@ -419,9 +419,9 @@ def _died(died: LostWorkers) -> Finding:
     elif died.job is not None:
         text += f": {died.job} of the type {died.type}"
     page = (
-        Page(model=Job, key=str(died.job))
+        AdminPage(model=Job, key=str(died.job))
         if died.job is not None
-        else Page(model=Job, jobs=JobFilter(error_type="worker_death", type=died.type))
+        else AdminPage(model=Job, jobs=JobFilter(error_type="worker_death", type=died.type))
     )
     return Finding(
         kind="worker_died",
@@ -439,7 +439,7 @@ def _died(died: LostWorkers) -> Finding:
         command="ojs jobs error_type:worker_death",
         jobs=jobs,
         since=died.first,
-        pages=(page, Page(model=Worker)),
+        pages=(page, AdminPage(model=Worker)),
     )
 
 
@@ -458,8 +458,8 @@ def _unknown_type(held: HeldBack) -> Finding:
         command=f"ojs cancel type:{held.type} queue:{held.queue}",
         jobs=held.jobs,
         pages=(
-            Page(model=Job, jobs=which),
-            Page(model=Job, jobs=which, action="cancel"),
+            AdminPage(model=Job, jobs=which),
+            AdminPage(model=Job, jobs=which, action="cancel"),
         ),
     )
 
@@ -474,7 +474,7 @@ def _dead_letters(number: int) -> Finding:
         cure="See them by type and error; once the cause is removed, retry them.",
         command="ojs dead-letters",
         jobs=some,
-        pages=(Page(model=DeadLetterJob, query="?sort=last"),),
+        pages=(AdminPage(model=DeadLetterJob, query="?sort=last"),),
     )
 
 
@@ -500,13 +500,13 @@ def _locked(holder: LockHolder) -> Finding:
         cure=(f"End that transaction, or its session: SELECT pg_terminate_backend({holder.pid});"),
         jobs=holder.jobs,
         since=holder.since,
-        pages=(Page(model=Job, key=str(holder.job)),),
+        pages=(AdminPage(model=Job, key=str(holder.job)),),
     )
 
 
 def _key(problem: KeyProblem) -> Finding:
     said, name = key_expiry.sentence(problem), problem.name
-    change = Page(model=ApiKey, key=str(problem.id), action="change")
+    change = AdminPage(model=ApiKey, key=str(problem.id), action="change")
     if problem.rejected_at is not None:  # The requests of a program fail now.
         return Finding(
             kind="api_key_rejected",
@@ -524,7 +524,7 @@ def _key(problem: KeyProblem) -> Finding:
         cure = "Replace it, and give its programs the new key."
         command, change = (
             f"ojs_apikey replace {problem.prefix}",
-            Page(model=ApiKey, key=str(problem.id), action="replace"),
+            AdminPage(model=ApiKey, key=str(problem.id), action="replace"),
         )
     return Finding(
         kind="api_key_expires",

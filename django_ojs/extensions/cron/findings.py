@@ -4,7 +4,7 @@ from django.db.models import Count, Min
 from django.db.models.functions import Now
 
 from django_ojs.extensions.cron.models import CronJob
-from django_ojs.finding import Finding, Page, Severity
+from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import number_of
 from django_ojs.reports.health_queries import LATE
 
@@ -27,7 +27,7 @@ def found() -> list[Finding]:
             command="ojs_worker",
             jobs=number,
             since=figures["since"],
-            pages=(Page(model=CronJob),),
+            pages=(AdminPage(model=CronJob),),
             follows=frozenset({"no_worker", "no_maintenance"}),
         )
     ]

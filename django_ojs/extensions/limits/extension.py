@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 from django.utils import timezone
@@ -11,12 +11,14 @@ from django.utils import timezone
 from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.extensions.limits.queue_fields import FIELDS
-from django_ojs.finding import Finding
 from django_ojs.hooks import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 
 class QueueLimitsExtension(Extension):
@@ -67,7 +69,7 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence["Finding"]:
         """Return the limit keys that drop jobs or are paused."""
         from django_ojs.extensions.limits import findings
 

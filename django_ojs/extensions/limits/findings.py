@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_ojs.extensions.limits import key_limits, limit_key_use
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.finding import Finding, Page
+from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.handlers import limit_key_templates
 from django_ojs.operations.jobs.redaction import redacted_key
@@ -67,7 +67,7 @@ def _drops(jobs: int, keys: int) -> Finding:
         cure="Raise the limits, or let jobs wait.",
         command="ojs limits list",
         jobs=jobs,
-        pages=(Page(model=LimitKey),),
+        pages=(AdminPage(model=LimitKey),),
     )
 
 
@@ -87,13 +87,13 @@ def _paused(status: KeyStatus) -> Finding:
         jobs=waiting,
         since=status.row.paused_at,
         pages=(
-            Page(
+            AdminPage(
                 model=LimitKey,
                 key=status.key,
                 action="resume",
                 state=(("paused_until", status.row.paused_until),),
             ),
-            Page(model=LimitKey, key=status.key),
+            AdminPage(model=LimitKey, key=status.key),
         ),
     )
 
@@ -105,5 +105,5 @@ def _more_paused(number: int) -> Finding:
         why="None of their jobs starts before the ends of their pauses.",
         cure="Resume those whose cause is over.",
         command="ojs limits list",
-        pages=(Page(model=LimitKey),),
+        pages=(AdminPage(model=LimitKey),),
     )

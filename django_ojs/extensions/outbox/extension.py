@@ -6,7 +6,7 @@ in the outbox, and commit with it. A relay sends them on.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
@@ -18,13 +18,15 @@ from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.extensions.outbox.settings import OutboxSettings
-from django_ojs.finding import Finding
 from django_ojs.hooks import registry, rejected
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.storage import database, queue_configs
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 #: Stores the jobs of a batch in this site's database.
 Store = Callable[[], list[EnqueuedJob]]
@@ -68,7 +70,7 @@ class OutboxExtension(Extension):
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.outbox import findings
 

@@ -6,7 +6,7 @@ from django.utils.http import urlencode
 
 from django_ojs.extensions.outbox import operations, storage
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
-from django_ojs.finding import Finding, Page
+from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import grouped
 from django_ojs.storage import database
 
@@ -49,6 +49,6 @@ def _of(alias: str) -> list[Finding]:
             "them there, or delete them.",
             since=figures["since"],
             jobs=number,
-            pages=(Page(model=OutboxEntry, query=f"?{urlencode(query)}"),),
+            pages=(AdminPage(model=OutboxEntry, query=f"?{urlencode(query)}"),),
         )
     ]

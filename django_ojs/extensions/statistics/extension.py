@@ -7,16 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
 from django_ojs.extensions.statistics import rollups
-from django_ojs.finding import Finding
 from django_ojs.models import Job
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 
 class StatisticsExtension(Extension):
@@ -46,7 +48,7 @@ class StatisticsExtension(Extension):
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence["Finding"]:
         """Return the types that fail."""
         from django_ojs.extensions.statistics import findings
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.finding import Finding, Page, Severity
+from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import grouped
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
@@ -96,7 +96,7 @@ def _finding(key: _Key, runs: _Runs, *, row: int, failed: int, total: int) -> Fi
         command=f"ojs jobs type:{type} state:retryable,discarded",
         jobs=failed,
         since=first if row >= IN_A_ROW else None,
-        pages=(Page(model=Job, jobs=which),),
+        pages=(AdminPage(model=Job, jobs=which),),
     )
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.webhooks.settings import WebhookSettings
-from django_ojs.finding import Finding
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 
 class WebhooksExtension(Extension):
@@ -63,7 +65,7 @@ class WebhooksExtension(Extension):
         """Declare it."""
         return (Declared(official="webhooks"),)
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.webhooks import findings
 

@@ -3,7 +3,7 @@
 from django.db.models import Count, Min
 
 from django_ojs.extensions.webhooks.models import Webhook
-from django_ojs.finding import Finding, Page
+from django_ojs.finding import AdminPage, Finding
 
 
 def found() -> list[Finding]:
@@ -21,6 +21,6 @@ def found() -> list[Finding]:
             cure="See their errors, and enable them when their receivers work again.",
             command="ojs webhooks list",
             since=figures["since"],
-            pages=(Page(model=Webhook),),
+            pages=(AdminPage(model=Webhook),),
         )
     ]
