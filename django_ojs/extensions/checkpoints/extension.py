@@ -66,6 +66,12 @@ class CheckpointsExtension(Extension):
 
         return part_of("checkpoints")
 
+    def panels(self) -> Sequence[Any]:
+        """Return the checkpoint on the page of a job."""
+        from django_ojs.extensions.checkpoints.admin import JOB_CHECKPOINT
+
+        return (JOB_CHECKPOINT,)
+
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="durable-execution"),)
