@@ -14,6 +14,7 @@ from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
+from django_ojs.extensions.incidents import storage
 from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.extensions.statistics.history import history
@@ -95,6 +96,11 @@ class OverviewAdmin(OperatorModelAdmin):
         rollups.flush_if_due()
         with timed_queries() as query:
             context = _context(query)
+        storage.write(
+            context["incidents"] or {},
+            context["all_findings"],
+            are_complete=context["incidents"] is not None and not context["unread"],
+        )
         context["findings"] = [
             (finding, remedies(self, request, finding)) for finding in context["findings"]
         ]
@@ -109,11 +115,16 @@ class OverviewAdmin(OperatorModelAdmin):
 
 
 def _context(query: TimedQueries) -> dict[str, Any]:
+    known = query(gettext_noop("incidents"), storage.rows)
     jobs = query(gettext_noop("counts"), counts.totals)
     found = current_findings.read(query)
     navigation.remember_findings(found.findings, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
-    findings = [each for each in found.findings if each.is_incident]
+    findings = [
+        storage.since(each, (known or {}).get(each.identity))
+        for each in found.findings
+        if each.is_incident
+    ]
     more = max(0, len(findings) - _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
     points = query(gettext_noop("history"), lambda: history("1m"))
@@ -124,6 +135,8 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
         "findings": findings[:_MAX_FINDINGS],
+        "all_findings": found.findings,
+        "incidents": known,
         "more_findings": more,
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),

@@ -17,10 +17,12 @@ from django_ojs.reports import findings, health_queries, queue_overview
 from django_ojs.reports.health_queries import Observations
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.server import LockHolder
 from django_ojs.storage.figures import oldest_available
 
 T = TypeVar("T")
+
+#: The kinds of findings about API keys.
+OF_KEYS: Final = frozenset({"api_key_rejected", "api_key_expires"})
 
 #: Queues that are checked for findings: the configured ones, and of the others those with the most
 #: waiting jobs.
@@ -60,10 +62,11 @@ def _without_limit(name: str, query: Callable[[], T]) -> T | None:
     return query()
 
 
-def read(
-    query: Query = _without_limit, *, lock_holders: Sequence[LockHolder] = ()
-) -> CurrentFindings:
-    """Return the findings, with the figures from which they follow."""
+def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
+    """Return the findings, with the figures from which they follow.
+
+    `with_keys`: those about API keys too, which the role of a worker may not read.
+    """
     listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
@@ -76,8 +79,7 @@ def read(
         maintenance=status,
         listening=rows.listening,
         transaction=query("open transactions", health_queries.oldest_transaction),
-        keys=query("API keys", key_expiry.problems) or (),
-        lock_holders=lock_holders,
+        keys=(query("API keys", key_expiry.problems) or ()) if with_keys else (),
     )
     return CurrentFindings(
         findings=found, listing=listing, oldest=oldest, queues=rows, maintenance=status

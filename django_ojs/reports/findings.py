@@ -55,7 +55,6 @@ def of_system(
     listening: Listeners | None,
     transaction: timedelta | None,
     keys: Sequence[KeyProblem] = (),
-    lock_holders: Sequence[LockHolder] = (),
 ) -> list[Finding]:
     """Return what was found, worst first."""
     found: list[Finding] = []
@@ -72,7 +71,6 @@ def of_system(
     found += observed.found
     if transaction is not None and transaction >= OLD:
         found.append(_transaction(transaction))
-    found += map(_locked, lock_holders)
     found += map(_key, keys)
     return worst_first(without_consequences(found))
 
@@ -490,7 +488,8 @@ def _transaction(lasts: timedelta) -> Finding:
     )
 
 
-def _locked(holder: LockHolder) -> Finding:
+def locked(holder: LockHolder) -> Finding:
+    """Return that a session keeps the rows of running jobs locked. `doctor` asks for it."""
     return Finding(
         kind="jobs_locked",
         subject=str(holder.pid),
