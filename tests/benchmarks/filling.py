@@ -63,7 +63,7 @@ SELECT {_ID}, 'shop.type_' || n %% 40, 'default', 'available', 5,
                                 'limit_key', key), 0, 3, 0, 0, created, created, false, {HELD}
 FROM (
     SELECT n, 'account-' || n %% 1000 AS key,
-           now() - interval '2 hours' * (1 - n / %s::float) AS created
+           now() - interval '1 hour' * (3 - n / %s::float) AS created
     FROM generate_series(%s, %s) AS n
 ) AS jobs
 """
