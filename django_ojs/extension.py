@@ -687,6 +687,13 @@ class Extension:
         """
         return ()
 
+    def may_find(self) -> str:
+        """Return the condition, in SQL as `DueStep.when` has it, without which it finds nothing.
+
+        One statement asks those of all extensions. Nothing: `findings` is always called.
+        """
+        return ""
+
     def doctor_checks(self) -> Sequence[Any]:
         """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.
 

@@ -1,7 +1,7 @@
 """What is wrong now: the findings, and what is read for them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.reports import findings, health_queries, queue_overview
-from django_ojs.reports.health_queries import Observations
+from django_ojs.reports.health_queries import Observations, Signs
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
@@ -67,19 +67,22 @@ def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFin
 
     `with_keys`: those about API keys too, which the role of a worker may not read.
     """
-    listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
+    seen = query("failures", health_queries.signs)
+    if seen is None or not with_keys:
+        seen = replace(seen or Signs(), keys=with_keys and seen is not None)
+    listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED, with_times=False))
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
-    oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting))
-    rows = queue_rows(query, statuses, oldest)
-    status = maintenance(query)
+    oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting)) if waiting else {}
+    rows = queue_rows(query, statuses, oldest, with_episodes=seen.full_queues)
+    status = maintenance(query) if seen.maintenance_mode else MaintenanceStatus(enabled=False)
     found = findings.of_system(
         rows.rows,
-        query("failures", health_queries.observe) or Observations(),
+        query("failures", lambda: health_queries.observe(seen)) or Observations(),
         maintenance=status,
         listening=rows.listening,
         transaction=query("open transactions", health_queries.oldest_transaction),
-        keys=(query("API keys", key_expiry.problems) or ()) if with_keys else (),
+        keys=(query("API keys", key_expiry.problems) or ()) if seen.keys else (),
     )
     return CurrentFindings(
         findings=found, listing=listing, oldest=oldest, queues=rows, maintenance=status
@@ -95,6 +98,8 @@ def queue_rows(
     query: Query,
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
+    *,
+    with_episodes: bool = True,
 ) -> QueueRows:
     """Return the rows of these queues."""
     listening = query("workers", lambda: queue_overview.listeners(statuses))
@@ -104,7 +109,11 @@ def queue_rows(
     rows = query(
         "pressure",
         lambda: queue_overview.overview(
-            statuses, flows=flows, oldest=oldest or {}, listens=by_queue
+            statuses,
+            flows=flows,
+            oldest=oldest or {},
+            listens=by_queue,
+            with_episodes=with_episodes,
         ),
     )
     return QueueRows(rows=rows or [], are_known=rows is not None, listening=listening)

@@ -15,9 +15,10 @@ from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import Extension
 from django_ojs.finding import Finding
 from django_ojs.hooks import registry
-from django_ojs.models import Job, Lease, Worker
+from django_ojs.models import ApiKey, Attempt, Job, Lease, Queue, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import expiry, promotion
 from django_ojs.operations.maintenance import lease
@@ -25,6 +26,7 @@ from django_ojs.reports import ended_workers
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: Dead letters and others are counted up to this.
@@ -91,28 +93,79 @@ class Observations:
     found: Sequence[Finding] = ()
 
 
-def observe() -> Observations:
-    """Read what happened lately: some bounded ranges of indexes."""
-    due, is_behind, is_maintained = waiting_for_maintenance()
-    return Observations(
-        fresh_dead=new_dead_letters(),
-        taken_back=taken_back(),
-        held_back=held_back(),
-        due=due,
-        due_is_capped=sum(due.values()) >= MOST,
-        is_behind=is_behind,
-        is_maintained=is_maintained,
-        found=registry.brought("findings"),
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signs:
+    """What there is to look for: one statement asks it, and what is absent costs no other one."""
+
+    #: Whether jobs are due, became due or expired over a minute ago, and still wait.
+    due: bool = True
+    is_behind: bool = False
+    #: Whether a process holds the lease of the maintenance.
+    is_maintained: bool = True
+    dead_letters: bool = True
+    #: Whether a run failed, or was taken back, in the last hour.
+    failed_runs: bool = True
+    held_back: bool = True
+    maintenance_mode: bool = True
+    full_queues: bool = True
+    keys: bool = True
+    #: The extensions that may have found something.
+    extensions: Sequence[Extension] = ()
+
+
+def signs() -> Signs:
+    """Ask for the signs of what is wrong: each is the end of an index."""
+    ago = database.dialect().ago
+    hour, delay = ago(LATELY.total_seconds()), settings().unknown_type_delay
+    attempts = Attempt._meta.db_table
+    asked = {
+        "due": promotion.due_condition(),
+        "late": promotion.due_condition(LATE),
+        "expired": expiry.expired_condition(LATE),
+        "is_maintained": raw_queries.condition(
+            Lease, f"name = '{lease.MAINTENANCE}' AND until > {ago(LEASE.total_seconds())}"
+        ),
+        "dead_letters": raw_queries.condition(Job, f"dead_letter AND finished_at > {hour}"),
+        "failed_runs": (
+            f"COALESCE((SELECT finished_at FROM {attempts} ORDER BY id DESC LIMIT 1) > {hour}, "
+            "1 = 0)"
+        ),
+        "held_back": promotion.due_condition(-delay),
+        "maintenance_mode": raw_queries.condition(Queue, f"name = '{ALL_QUEUES}'"),
+        "full_queues": raw_queries.condition(Queue, "near_full_at IS NOT NULL"),
+        "keys": raw_queries.condition(ApiKey, f"expires_at IS NOT NULL OR rejected_at > {hour}"),
+    }
+    extensions = {each: each.may_find() for each in registry.extensions()}
+    asked_of = {each: condition for each, condition in extensions.items() if condition}
+    found = raw_queries.which_hold([*asked.values(), *asked_of.values()])
+    held = dict(zip([*asked, *asked_of], found, strict=True))
+    late, expired = held.pop("late"), held.pop("expired")
+    return Signs(
+        **{name: held[name] for name in asked if name in held},
+        is_behind=late or expired,
+        extensions=[each for each in extensions if held.get(each, True)],
     )
 
 
-def waiting_for_maintenance() -> tuple[Counter[str], bool, bool]:
-    """Return the jobs that are due by queue, whether some are late, and whether a lease is held."""
+def observe(seen: Signs) -> Observations:
+    """Read what happened lately: some bounded ranges of indexes."""
+    due = due_by_queue() if seen.due else Counter[str]()
+    return Observations(
+        fresh_dead=new_dead_letters() if seen.dead_letters else 0,
+        taken_back=taken_back() if seen.failed_runs else TakenBack(),
+        held_back=held_back() if seen.held_back else (),
+        due=due,
+        due_is_capped=due.total() >= MOST,
+        is_behind=seen.is_behind,
+        is_maintained=seen.is_maintained,
+        found=[each for extension in seen.extensions for each in extension.findings()],
+    )
+
+
+def due_by_queue() -> Counter[str]:
+    """Return the jobs that are due and not yet available, up to `MOST`."""
     due = Job.primary.filter(state__in=(State.SCHEDULED, State.RETRYABLE), due_at__lte=Now())
-    names = due.order_by("due_at", "pk").values_list("queue", flat=True)[:MOST]
-    held = Lease.primary.filter(name=lease.MAINTENANCE, until__gt=Now() - LEASE)
-    late = raw_queries.which_hold([promotion.due_condition(LATE), expiry.expired_condition(LATE)])
-    return Counter(names), any(late), held.exists()
+    return Counter(due.order_by("due_at", "pk").values_list("queue", flat=True)[:MOST])
 
 
 def new_dead_letters() -> int:

@@ -228,12 +228,13 @@ def overview(
     flows: Mapping[str, Flow] | None,
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
+    with_episodes: bool = True,
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
     `flows` None: the rates are unknown. `listens` None: the listeners are unknown.
     """
-    open_episodes = episodes.of([status.name for status in statuses])
+    open_episodes = episodes.of([each.name for each in statuses]) if with_episodes else {}
     found = []
     for status in statuses:
         by_size = status.config.backpressure.max_size_bytes is not None

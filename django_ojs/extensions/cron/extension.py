@@ -63,6 +63,12 @@ class CronExtension(Extension):
 
         return cron.SUBCOMMANDS
 
+    def may_find(self) -> str:
+        """A schedule is late."""
+        from django_ojs.extensions.cron.findings import condition
+
+        return condition()
+
     def findings(self) -> Sequence["Finding"]:
         """Return the schedules that are late."""
         from django_ojs.extensions.cron import findings

@@ -7,6 +7,12 @@ from django_ojs.extensions.cron.models import CronJob
 from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import number_of
 from django_ojs.reports.health_queries import LATE
+from django_ojs.storage import raw_queries
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    return raw_queries.is_older(CronJob, "due_at", "due_at IS NOT NULL", LATE)
 
 
 def found() -> list[Finding]:

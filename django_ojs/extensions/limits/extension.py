@@ -70,6 +70,12 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
 
+    def may_find(self) -> str:
+        """A key dropped a job in the last hour, or is paused."""
+        from django_ojs.extensions.limits.findings import condition
+
+        return condition()
+
     def findings(self) -> Sequence["Finding"]:
         """Return the limit keys that drop jobs or are paused."""
         from django_ojs.extensions.limits import findings

@@ -18,6 +18,7 @@ from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.handlers import limit_key_templates
 from django_ojs.operations.jobs.redaction import redacted_key
+from django_ojs.storage import database, raw_queries
 
 #: Limit keys are counted up to this.
 _MOST: Final = 10_000
@@ -27,6 +28,13 @@ _SHORT_PAUSE: Final = timedelta(minutes=1)
 _MOST_PAUSED: Final = 50
 _MOST_WAITING: Final = 1_000
 _MOST_NAMED: Final = 5
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    ago = database.dialect().ago
+    dropped = f"dropped_at > {ago(key_limits.DROPPED_WITHIN.total_seconds())}"
+    return raw_queries.condition(LimitKey, f"{dropped} OR paused_until > {ago(0)}")
 
 
 def found() -> list[Finding]:

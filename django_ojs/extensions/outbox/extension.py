@@ -70,6 +70,12 @@ class OutboxExtension(Extension):
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
 
+    def may_find(self) -> str:
+        """An entry was rejected, or another database may have one."""
+        from django_ojs.extensions.outbox.findings import condition
+
+        return condition()
+
     def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.outbox import findings

@@ -8,10 +8,17 @@ from django_ojs.extensions.outbox import operations, storage
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
 from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import grouped
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 
 #: Rejected jobs are counted up to this.
 _MOST = 10_000
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    if not operations.is_only_here():
+        return ""
+    return raw_queries.condition(OutboxEntry, f"state = '{Delivery.REJECTED.value}'")
 
 
 def found() -> list[Finding]:

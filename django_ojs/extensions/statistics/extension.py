@@ -48,6 +48,12 @@ class StatisticsExtension(Extension):
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
 
+    def may_find(self) -> str:
+        """A run failed in the last minutes."""
+        from django_ojs.extensions.statistics.findings import condition
+
+        return condition()
+
     def findings(self) -> Sequence["Finding"]:
         """Return the types that fail."""
         from django_ojs.extensions.statistics import findings

@@ -10,12 +10,14 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import grouped
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
+from django_ojs.storage import database, raw_queries
 
 #: Failure rates are of these minutes, and of types with at least so many runs.
 MINUTES: Final = 15
@@ -48,6 +50,14 @@ class _Runs:
         """Return how many have succeeded since the last one that failed."""
         last = max(self.failed, default=None)
         return sum(last is not None and at > last for at in self.completed)
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    start = database.dialect().ago(MINUTES * 60)
+    newest = f"SELECT finished_at FROM {Attempt._meta.db_table} ORDER BY id DESC LIMIT 1"
+    failed = raw_queries.condition(Rollup, f"minute >= {start} AND failed > lost")
+    return f"(COALESCE(({newest}) > {start}, 1 = 0) OR {failed})"
 
 
 def found() -> list[Finding]:

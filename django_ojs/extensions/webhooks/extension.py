@@ -65,6 +65,12 @@ class WebhooksExtension(Extension):
         """Declare it."""
         return (Declared(official="webhooks"),)
 
+    def may_find(self) -> str:
+        """A webhook is disabled."""
+        from django_ojs.extensions.webhooks.findings import condition
+
+        return condition()
+
     def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.webhooks import findings

@@ -4,6 +4,12 @@ from django.db.models import Count, Min
 
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.finding import AdminPage, Finding
+from django_ojs.storage import raw_queries
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    return raw_queries.condition(Webhook, "NOT active AND disabled_at IS NOT NULL")
 
 
 def found() -> list[Finding]:
