@@ -67,7 +67,7 @@ _AGAIN: Final = (State.SCHEDULED, State.DISCARDED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepRow:
+class ShownStep:
     """A step as the page shows it, and where it is on the axis."""
 
     step: Step
@@ -232,7 +232,7 @@ def _latest(job: Job, *, with_results: bool) -> list[Step]:
     return list(steps[: _MAX_STEPS + 1])
 
 
-def _rows(steps: Sequence[Step], now: datetime, *, with_payload: bool) -> list[StepRow]:
+def _rows(steps: Sequence[Step], now: datetime, *, with_payload: bool) -> list[ShownStep]:
     first = min(step.started_at for step in steps).astimezone(UTC)
     ends = [_end_of(step, now) for step in steps]
     length = max(elapsed(first, max(ends)).total_seconds(), 0.001)
@@ -245,7 +245,7 @@ def _rows(steps: Sequence[Step], now: datetime, *, with_payload: bool) -> list[S
         badge = _BADGES[step.outcome]
         start = min(at(step.started_at), WIDTH - _MIN_WIDTH)
         rows.append(
-            StepRow(
+            ShownStep(
                 step=step,
                 badge=badge,
                 drawn="wait" if step.kind in _WAITS else badge.level,

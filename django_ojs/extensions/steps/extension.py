@@ -65,9 +65,9 @@ class StepsExtension(Extension):
 
     def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
         """Return for what these jobs wait in their steps."""
-        from django_ojs.extensions.steps import waiting
+        from django_ojs.extensions.steps import wait_sentences
 
-        return waiting.sentences(jobs)
+        return wait_sentences.of(jobs)
 
 
 def current() -> Steps:

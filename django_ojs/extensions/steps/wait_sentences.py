@@ -11,7 +11,7 @@ from django_ojs.formatting import absolute_time, duration
 from django_ojs.storage.dialects.expressions import OneOf
 
 
-def sentences(jobs: Sequence[Any]) -> Mapping[UUID, str]:
+def of(jobs: Sequence[Any]) -> Mapping[UUID, str]:
     """Return for what those of these jobs wait that have a step which waits: one query."""
     waiting = Step.primary.filter(
         OneOf("job_id", [job.pk for job in jobs]), outcome=StepStatus.WAITING
