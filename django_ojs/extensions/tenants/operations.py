@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django_ojs.extensions.tenants.queue_fields import has_tenants
 from django_ojs.extensions.tenants.spec import TenantFairness, TenantLimits
-from django_ojs.extensions.tenants.statements import statements
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.operations.queues.status import QueueStatus
 
 

@@ -22,7 +22,7 @@ from django.db.models import F, QuerySet
 from django_ojs.extensions.backpressure.storage import lock_timeout
 from django_ojs.extensions.tenants.queue_fields import has_tenants
 from django_ojs.extensions.tenants.spec import MARK
-from django_ojs.extensions.tenants.statements import statements
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.states import WAITING, State

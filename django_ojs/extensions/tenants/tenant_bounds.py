@@ -13,7 +13,7 @@ from django.db.models import Q
 from django_ojs.extension import LeftOut, Readmission
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, TenantLimits, tenant_of
-from django_ojs.extensions.tenants.statements import statements
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from django_ojs.extension import RuledClaim
 from django_ojs.extensions.tenants.spec import TenantFairness
-from django_ojs.extensions.tenants.statements import Turn, TurnJob, statements
+from django_ojs.extensions.tenants.tenant_statements import Turn, TurnJob, statements
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed

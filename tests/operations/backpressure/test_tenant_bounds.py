@@ -14,7 +14,7 @@ from django_ojs.extensions.backpressure.operations import rejections
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants.spec import MARK, tenant_of
-from django_ojs.extensions.tenants.statements import statements
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job, Queue
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.extensions.tenants import tenant_turns
-from django_ojs.extensions.tenants.statements import statements
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations import push as pushing
@@ -329,18 +329,19 @@ def test_a_claim_reads_no_more_of_a_large_tenant_than_it_takes() -> None:
     for n in range(20):
         add(f"A{n:02}")
     add("a", 3000)
-    sql = statements().sql
+    files = statements().files
+    in_turn = "EXPLAIN (ANALYZE, FORMAT JSON) " + files.text("tenants_in_turn")
     for start in ("", "A05", "a"):
         values = {"queue": NAME, "starts": json.dumps({"0": start}), "limit": 100}
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE ojs_job")
-            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + sql["tenants_in_turn"], values)
+            cursor.execute(in_turn, values)
             ((((plan,),),)) = cursor.fetchall()
             assert 21 <= rows_read(plan["Plan"]) < 100
     begin_with("A19")
     turn = {"priorities": [0, 0], "tenants": ["a", "A00"], "skip": [0, 0], "numbers": [1, 1]}
     with connection.cursor() as cursor:
-        statement = sql["turn_jobs"].format(isolation="")
+        statement = files.text("turn_jobs").format(isolation="")
         values = {"queue": NAME, "limit": 2, "busy": [], **turn}
         cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values)
         ((((plan,),),)) = cursor.fetchall()

@@ -1,4 +1,4 @@
-"""The statements about tenants: `sql/<database>/<name>.sql`, for the database of the jobs."""
+"""The statements about tenants, by the database of the jobs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,11 @@ from django_ojs.spec.states import WAITING
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.rows import Candidate
-from django_ojs.storage.dialects.sql_files import load_all
+from django_ojs.storage.statements import Statements
 
 if TYPE_CHECKING:
     from django_ojs.storage.dialects.admission_shares import Shares
 
-_FOLDER: Final = Path(__file__).parent / "sql"
 #: Greater than the id of any tenant.
 _AFTER_TENANTS: Final = "~"
 _IS_MARKED: Final = f"marks & {MARK} <> 0"
@@ -46,10 +45,9 @@ class TurnJob:
     candidate: Candidate
 
 
-class Statements:
+class TenantStatements:
     """Those of SQLite, of which others differ in parts."""
 
-    folder: ClassVar[str] = "sqlite"
     #: The tenant of a job in SQL, as its index has it.
     tenant: ClassVar[str] = f"""CASE WHEN json_type(meta, '$.tenant_id') = 'text'
         AND meta ->> '$.tenant_id' GLOB '[a-zA-Z0-9]*'
@@ -62,18 +60,13 @@ class Statements:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         states = ", ".join(f"'{state.value}'" for state in sorted(WAITING))
-        own = {"tenant": self.tenant, "marked": self.marked, "now": dialect.now}
-        # The condition of the index; the planner compares the lists.
-        own["is_waiting"] = f"IN ({states})"
-        folders = (str(_FOLDER / name) for name in ("common", self.folder))
-        self.sql = {name: sql for each in folders for name, sql in load_all(each, **own).items()}
-
-    def _rows(self, name: str, values: Mapping[str, Any], **parts: str) -> list[Any]:
-        statement = self.sql[name]
-        with database.connection().cursor() as cursor:
-            cursor.execute(statement.format(**parts) if parts else statement, values)
-            rows: list[Any] = cursor.fetchall()
-            return rows
+        self.files: Final = Statements(
+            Path(__file__).parent / "statements",
+            tenant=self.tenant,
+            marked=self.marked,
+            # The condition of the index; the planner compares the lists.
+            is_waiting=f"IN ({states})",
+        )
 
     def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
         """Say whether a tenant has room for jobs in a queue, far from its bound.
@@ -94,11 +87,11 @@ class Statements:
 
     def depth(self, queue: str, tenant: str) -> int:
         """Count the waiting jobs of a tenant in a queue."""
-        return int(self._rows("depth", {"queue": queue, "tenant": tenant})[0][0])
+        return int(self.files.rows("depth", {"queue": queue, "tenant": tenant})[0][0])
 
     def busiest(self, queue: str, limit: int) -> list[tuple[str, int]]:
         """Return the tenants of a queue with the most waiting jobs, and how many each has."""
-        return self._rows("busiest", {"queue": queue, "limit": limit})
+        return self.files.rows("busiest", {"queue": queue, "limit": limit})
 
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         """Return (priority, tenant) of the available jobs of a queue that has tenants.
@@ -108,12 +101,12 @@ class Statements:
         """
         found: list[tuple[int, str]] = []
         values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
-        while rows := self._rows("priority_below", values):
+        while rows := self.files.rows("priority_below", values):
             values["priority"] = rows[0][0]
             start = starts.get(rows[0][0], "")
             for after, last in ((start, _AFTER_TENANTS), ("", start)):
                 values |= {"after": after, "last": last}
-                while names := self._rows("next_tenant", values):
+                while names := self.files.rows("next_tenant", values):
                     values["after"] = names[0][0]
                     found.append((rows[0][0], names[0][0]))
                     if len(found) == limit:
@@ -140,7 +133,7 @@ class Statements:
                 values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
                 values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
                 values["busy"] = self._dialect.texts(busy)
-                rows = self._rows("turn_jobs", values, isolation=ISOLATION[isolation])
+                rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
                 found += [self._job(row) for row in rows]
         return found
 
@@ -152,32 +145,27 @@ class Statements:
         return TurnJob(priority, tenant, at, found)
 
 
-class _PostgreSQL(Statements):
+class _PostgreSQL(TenantStatements):
     """The tenants in turn, and their jobs, are one statement each; locks are advisory."""
 
-    folder = "postgresql"
     tenant = "ojs_tenant(meta)"
-
-    def __init__(self, dialect: Dialect) -> None:
-        super().__init__(dialect)
-        self.sql["set_lock_timeout"] = "SELECT set_config('lock_timeout', %(timeout)s, true)"
 
     def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
         from django_ojs.storage.dialects.postgresql import locks_that_fit
 
         values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
         with locks_that_fit():
-            return bool(self._rows("admit", values)[0][0])
+            return bool(self.files.rows("admit", values)[0][0])
 
     def lock(self, queue: str, tenant: str, timeout: float) -> bool:
         values = {"queue": queue, "tenant": tenant, "timeout": f"{int(timeout * 1000)}ms"}
-        former, _, locked, _ = self._rows("lock", values)[0]
-        self._rows("set_lock_timeout", {"timeout": former})
+        former, _, locked, _ = self.files.rows("lock", values)[0]
+        self.files.rows("set_lock_timeout", {"timeout": former})
         return bool(locked)
 
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
-        return self._rows("tenants_in_turn", values)
+        return self.files.rows("tenants_in_turn", values)
 
     def jobs(
         self,
@@ -194,14 +182,13 @@ class _PostgreSQL(Statements):
         values["tenants"] = [turn.tenant for turn in turns]
         values["skip"] = [turn.skip for turn in turns]
         values["numbers"] = [turn.number for turn in turns]
-        rows = self._rows("turn_jobs", values, isolation=ISOLATION[isolation])
+        rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
         return [self._job(row) for row in rows]
 
 
-class _MariaDB(Statements):
+class _MariaDB(TenantStatements):
     """The tenant is a column, because an index has no expression; locks are those of rows."""
 
-    folder = "mariadb"
     tenant = "tenant"
     marked = "tenant IS NOT NULL"
 
@@ -238,14 +225,14 @@ def _part(queue: str, tenant: str) -> tuple[Any, str]:
     return Kind.PART, f"{queue}\n{tenant}"
 
 
-_BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": Statements, "mysql": _MariaDB}
+_BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": TenantStatements, "mysql": _MariaDB}
 
 
-def statements() -> Statements:
+def statements() -> TenantStatements:
     """Return those of the database of the jobs."""
     return _of(database.connection().vendor)
 
 
 @cache
-def _of(vendor: str) -> Statements:
+def _of(vendor: str) -> TenantStatements:
     return _BY_VENDOR[vendor](database.dialect())
