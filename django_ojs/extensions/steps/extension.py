@@ -1,8 +1,8 @@
 """Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from django_ojs.extension import DueStep, Extension, Hooks
@@ -14,6 +14,9 @@ from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.worker.in_flight import Run
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 _current: Final[ContextVar[Steps | None]] = ContextVar("ojs_steps", default=None)
 
@@ -44,6 +47,30 @@ class StepsExtension(Extension):
         from django_ojs.extensions.steps import pruning
 
         return (DueStep(run=pruning.prune_signals, interval=60.0),)
+
+    def findings(self) -> Sequence["Finding"]:
+        """Return what needs attention."""
+        from django_ojs.extensions.steps import findings
+
+        return findings.found()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the address of the actions on a step."""
+        from django_ojs.extensions.steps import admin
+
+        return admin.urls(page)
+
+    def panels(self) -> Sequence[Any]:
+        """Return the steps on the page of a job."""
+        from django_ojs.extensions.steps import admin
+
+        return (admin.PANEL,)
+
+    def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
+        """Return for what these jobs wait in their steps."""
+        from django_ojs.extensions.steps import wait_sentences
+
+        return wait_sentences.of(jobs)
 
 
 def current() -> Steps:
