@@ -28,6 +28,7 @@ DOORS = tuple(
 LEFT = frozenset(
     {
         "admin.finding_remedies imports extensions.limits.models",
+        "admin.overview imports extensions.incidents.storage",
         "admin.overview imports extensions.statistics.admin_queue_figures",
         "admin.overview imports extensions.statistics.history",
         "admin.overview imports extensions.statistics.rollup_queries",
@@ -38,6 +39,7 @@ LEFT = frozenset(
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
+        "command_line.checks.queues imports extensions.incidents.looking",
         "http.views.admin.queues imports extensions.statistics.stats",
         "http.views.jobs imports extensions.limits.rate_limit_policy",
         "http.views.jobs imports extensions.outbox.destinations",
