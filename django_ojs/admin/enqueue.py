@@ -134,8 +134,9 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         if_empty=(job.queue, 0),
         has_arguments=has_arguments,
         as_json=has_arguments and "json" in (data or request.GET),
-        may_delete=page.has_scope(request, Scope.ADMIN),
     )
+    if page.has_scope(request, Scope.ADMIN):
+        form.offer_deletion()
     back = page.url("change", job.pk)
     other = {} if form.is_json else {"json": "1"}
     context = {
@@ -169,7 +170,7 @@ def _delete_original(job: Job) -> str:
     """Delete the job that was copied. Return a sentence."""
     try:
         delete.delete(job.pk)
-    except OJSError as error:  # Somebody has retried or deleted it in the meantime.
+    except OJSError as error:  # Another operator has retried or deleted it in the meantime.
         return error.message
     return _("That job is deleted.")
 

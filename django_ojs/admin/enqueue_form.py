@@ -78,7 +78,7 @@ class EnqueueForm(forms.Form):
 
     `has_arguments` False: the arguments of that job are kept. `as_json`: in one field, as an array.
     `if_empty`: the queue and the priority of a job whose fields are empty, where these are not the
-    handler's. `may_delete`: the user may delete the job that it is a copy of.
+    handler's.
     """
 
     queue = QueueNameField()
@@ -99,7 +99,6 @@ class EnqueueForm(forms.Form):
         if_empty: tuple[str, int] | None = None,
         has_arguments: bool = True,
         as_json: bool = False,
-        may_delete: bool = False,
     ) -> None:
         super().__init__(data, initial=dict(initial or {}))
         self.type = type
@@ -115,14 +114,15 @@ class EnqueueForm(forms.Form):
             if_empty = (default and default.queue) or "default", (default and default.priority) or 0
         for name, value in zip(("queue", "priority"), if_empty, strict=True):
             self.fields[name].widget.attrs["placeholder"] = str(value)
-        if may_delete:
-            self.fields["delete_original"] = forms.BooleanField(
-                required=False, label=_("Delete the job that this is a copy of")
-            )
         zone = timezone.get_current_timezone_name()
         self.fields["scheduled_at"].help_text = _("In the time zone %(zone)s. Empty: at once.") % {
             "zone": zone
         }
+
+    def offer_deletion(self) -> None:
+        """Add the question whether the job that this is a copy of is deleted."""
+        label = _("Delete the job that this is a copy of")
+        self.fields["delete_original"] = forms.BooleanField(required=False, label=label)
 
     @property
     def has_handler(self) -> bool:

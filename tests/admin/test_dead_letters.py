@@ -17,9 +17,8 @@ from django_ojs.operations.jobs import (
     bulk_execution,
     dead_letter_groups,
     dead_letters,
-    message_form,
 )
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import Failure, message_form
 from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
 from tests.cases import together
@@ -106,7 +105,7 @@ def test_messages_that_differ_by_numbers_and_quotations_are_one_group() -> None:
     ],
 )
 def test_the_form_of_a_message(message: str | None, form: str) -> None:
-    assert message_form.form(message) == form
+    assert message_form(message) == form
 
 
 def test_all_are_counted_where_only_the_newest_are_grouped() -> None:

@@ -7,7 +7,7 @@ searches the jobs.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Value
@@ -19,8 +19,8 @@ from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.history import Point, history
 from django_ojs.extensions.statistics.rollup_queries import TypeFigures
 from django_ojs.extensions.statistics.rollups import BUCKETS
-from django_ojs.operations.jobs import message_form
 from django_ojs.reports import ended_workers
+from django_ojs.spec import failure
 
 WEEK: Final = timedelta(days=7)
 _HOURS_OF_A_DAY: Final = 24
@@ -117,7 +117,9 @@ def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
     They are among the latest 10,000 of all types, and 500 at most are read. `by_message`: those
     with different messages are not equal, for a caller who may see these.
     """
-    message = Left(KT("error__message"), message_form.MAX_LENGTH + 1) if by_message else Value("")
+    message = (
+        Left(KT("error__message"), failure.MAX_FORM_CHARACTERS + 1) if by_message else Value("")
+    )
     latest = (
         ended_workers.latest_runs()
         .filter(job__type=type)
@@ -129,7 +131,7 @@ def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
     )
     found: dict[tuple[str, str, str], FailedRuns] = {}
     for outcome, error_type, text, finished_at, job, attempt, worker_id in latest:
-        key = outcome, error_type or "", message_form.form(text) if by_message else ""
+        key = outcome, error_type or "", failure.message_form(text) if by_message else ""
         known = found.get(key)
         if known is not None:
             same = known.message if known.message == text else key[2]
@@ -138,7 +140,7 @@ def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
             found[key] = FailedRuns(
                 outcome=outcome,
                 error_type=key[1],
-                message=text if message_form.is_whole(text) else key[2],
+                message=text if failure.is_form(text) else key[2],
                 number=1,
                 first=finished_at,
                 last=finished_at,

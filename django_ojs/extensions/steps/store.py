@@ -143,9 +143,7 @@ def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
 def lock(job: Claimed) -> None:
     """Lock a job that is still the run's. Raises as `suspend` does."""
     claim = Claim(worker_id=job.worker_id, run=job.run)
-    row = transitions.lock(job.id)
-    if row.state != State.ACTIVE or not claim.holds(row):
-        transitions.reject(Trigger.RETURN, State.AVAILABLE, row, claim)
+    transitions.lock_active(job.id, Trigger.RETURN, State.AVAILABLE, claim)
 
 
 def _lost(job: Claimed) -> ClaimLost:

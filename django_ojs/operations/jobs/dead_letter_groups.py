@@ -12,8 +12,9 @@ from django.db.models.functions import Left
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.jobs import dead_letters, message_form
+from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec import failure
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage.dialects.expressions import Moment
 
@@ -144,7 +145,9 @@ def groups(
 
 def _grouped(among: QuerySet[Job], *, by_message: bool) -> dict[_Key, _Letters]:
     # One character more than is compared, which tells a longer message.
-    message = Left(KT("error__message"), message_form.MAX_LENGTH + 1) if by_message else Value("")
+    message = (
+        Left(KT("error__message"), failure.MAX_FORM_CHARACTERS + 1) if by_message else Value("")
+    )
     counted: Any = (
         among.annotate(error_type=KT("error__type"), message=message)
         .order_by()
@@ -153,10 +156,10 @@ def _grouped(among: QuerySet[Job], *, by_message: bool) -> dict[_Key, _Letters]:
     )
     found: dict[_Key, _Letters] = {}
     for queue, type, error_type, text, count, first, last in counted:
-        key = queue, type, error_type, message_form.form(text) if by_message else None
+        key = queue, type, error_type, failure.message_form(text) if by_message else None
         letters = found.get(key)
         if letters is None:
-            same = text if by_message and message_form.is_whole(text) else None
+            same = text if by_message and failure.is_form(text) else None
             found[key] = _Letters(message=same, count=count, first=first, last=last)
         else:
             letters.message = None
@@ -175,6 +178,6 @@ def _samples(times: Sequence[datetime], *, by_message: bool) -> dict[_Key, Job]:
     samples: dict[_Key, Job] = {}
     for job in newest.only("id", "queue", "type", "error", "finished_at")[: 10 * GROUPS]:
         error = job.error if isinstance(job.error, dict) else {}
-        form = message_form.form(error.get("message")) if by_message else None
+        form = failure.message_form(error.get("message")) if by_message else None
         samples[job.queue, job.type, error.get("type"), form] = job
     return samples

@@ -18,13 +18,13 @@ from django.db.models.lookups import (
 
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
-from django_ojs.operations.jobs import message_form
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
+    HasForm,
     InWorkflow,
     Moment,
     RetriedBy,
@@ -196,7 +196,7 @@ class JobFilter:
                 Q(error__type=self.error) | Q(error__message__icontains=self.error)
             )
         if self.message is not None:
-            found = found.filter(message_form.HasForm(KT("error__message"), self.message))
+            found = found.filter(HasForm(KT("error__message"), self.message))
         if self.retried_by is not None:
             found = found.filter(RetriedBy(self.retried_by))
         if self.workflow_id is not None:
