@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Value
+from django.db.models import OuterRef, Subquery, Value
 from django.db.models.fields.json import KT
 from django.db.models.functions import Left
 from django.utils import timezone
@@ -19,6 +19,7 @@ from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.history import Point, history
 from django_ojs.extensions.statistics.rollup_queries import TypeFigures
 from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.models import Job
 from django_ojs.reports import ended_workers
 from django_ojs.spec import failure
 
@@ -122,7 +123,9 @@ def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
     )
     latest = (
         ended_workers.latest_runs()
-        .filter(job__type=type)
+        # Not by a join: for so many rows, the planner would read all jobs of the type.
+        .annotate(type=Subquery(Job.primary.filter(pk=OuterRef("job_id")).values("type")))
+        .filter(type=type)
         .order_by("-pk")
         .annotate(error_type=KT("error__type"), message=message)
         .values_list(
