@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.http import urlencode
 from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
+from django_ojs import hooks
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise, duration
 from django_ojs.admin.query_timeout import TimedQueries
@@ -103,6 +104,8 @@ class JobRow:
     lasted: str
     #: The label of its worker, and the last digits of the worker's id.
     worker: str
+    #: What a scheduled job waits for, where an extension knows more than its time.
+    waits_for: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,19 +162,23 @@ def _rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[Jo
     running = shares(query, jobs)
     workers = {job.worker_id for job in jobs if job.worker_id and not job.error}
     labels = query(gettext_noop("workers"), lambda: registry.first_labels(workers)) or {}
+    waiting = query(gettext_noop("what jobs wait for"), lambda: hooks.waits_for(jobs)) or {}
     return [
         _row(
             job,
             (arguments or {}).get(job.pk, ""),
             payload,
-            running.get(job.pk),
-            worker_name(job.worker_id or "", labels),
+            share=running.get(job.pk),
+            waits_for=waiting.get(job.pk, ""),
+            worker=worker_name(job.worker_id or "", labels),
         )
         for job in jobs
     ]
 
 
-def _row(job: Job, preview: str, payload: bool, share: float | None, worker: str) -> JobRow:
+def _row(
+    job: Job, preview: str, payload: bool, *, share: float | None, waits_for: str, worker: str
+) -> JobRow:
     error = redacted(job.error) if payload else None
     message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
     return JobRow(
@@ -183,6 +190,7 @@ def _row(job: Job, preview: str, payload: bool, share: float | None, worker: str
         share=share,
         lasted=_lasted(job),
         worker=worker,
+        waits_for=waits_for,
     )
 
 
