@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
+from django_ojs.admin.panels import ListColumn, columns_of
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
@@ -94,6 +95,8 @@ class JobRow:
     message: str
     #: The progress of a running job that reports it.
     share: float | None
+    #: Those of the columns of extensions.
+    cells: Sequence[tuple[ListColumn, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,9 +136,13 @@ def page(
     )
     count = found.count if found else partial(listing.count, which)
     total = query(gettext_noop("number of jobs"), count)
+    jobs = found.rows if found else []
+    columns, cells = columns_of(Job, query, {job.pk: job for job in jobs})
+    rows = _rows(query, jobs, payload=payload)
     return {
         **paging,
-        "rows": _rows(query, found.rows if found else [], payload=payload),
+        "columns": columns,
+        "rows": [replace(row, cells=cells[row.job.pk]) for row in rows],
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "scan_limit": min(scan.limit for scan in scans),

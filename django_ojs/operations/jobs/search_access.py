@@ -5,6 +5,7 @@ So a user without the permission to see payloads cannot search in them, and no u
 """
 
 from django_ojs.conf import settings
+from django_ojs.hooks import registry
 from django_ojs.operations.jobs.search_query import Search
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
@@ -21,7 +22,9 @@ def permitted(search: Search, *, payload: bool) -> Search:
     if which is None:
         return search
     errors = []
-    if not payload and (which.held or which.error is not None):
+    known = (registry.qualifiers.get(name) for name, _ in which.by_extensions)
+    reads_payload = any(each is not None and each.reads_payload for each in known)
+    if not payload and (which.held or which.error is not None or reads_payload):
         errors.append(_NO_PERMISSION)
     names = frozenset(name.casefold() for name in settings().admin_redact)
     is_error_redacted = which.error is not None and bool(names & {"*", "message"})
