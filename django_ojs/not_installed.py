@@ -6,7 +6,7 @@
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("cron", "webhooks")
+APPS: Final = ("checkpoints", "cron", "webhooks")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {

@@ -61,6 +61,12 @@ class CheckpointsExtension(Extension):
         path = "v1/jobs/<str:key>/checkpoint"
         return (route(path, checkpoint.JobCheckpoint, "ojs-job-checkpoint"),)
 
+    def panels(self) -> Sequence[Any]:
+        """Return the checkpoint on the page of a job."""
+        from django_ojs.extensions.checkpoints.admin import JOB_CHECKPOINT
+
+        return (JOB_CHECKPOINT,)
+
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="durable-execution"),)
