@@ -765,7 +765,7 @@ class Extension:
         return ()
 
     def columns(self) -> Sequence[Any]:
-        """Return its columns of the lists of jobs and of queues: `admin.panels.ListColumn`."""
+        """Return its columns of the lists of jobs and of queues: `admin.panels.AdminColumn`."""
         return ()
 
     def history(self, request: Any, model: str, key: str) -> Sequence[Any]:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
-from django_ojs.admin.panels import ListColumn, columns_of
+from django_ojs.admin.panels import AdminColumn, columns_of
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
@@ -96,7 +96,7 @@ class JobRow:
     #: The progress of a running job that reports it.
     share: float | None
     #: Those of the columns of extensions.
-    cells: Sequence[tuple[ListColumn, Any]] = ()
+    cells: Sequence[tuple[AdminColumn, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

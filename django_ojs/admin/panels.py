@@ -32,7 +32,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ListColumn:
+class AdminColumn:
     """A column of the list of jobs (`model` is `Job`) or of that of queues (`Queue`).
 
     `cells` is called with the rows of a page, which are jobs or `reports.queue_overview`'s rows of
@@ -50,7 +50,7 @@ class ListColumn:
 
 def columns_of(
     model: type[Model], query: TimedQueries, rows: Mapping[Any, Any]
-) -> tuple[list[ListColumn], dict[Any, list[tuple[ListColumn, Any]]]]:
+) -> tuple[list[AdminColumn], dict[Any, list[tuple[AdminColumn, Any]]]]:
     """Return the columns of extensions in a list, and for each row, by its key, their cells."""
     columns = [each for each in registry.brought("columns") if each.model is model]
     found = [query(str(each.title), partial(each.cells, list(rows.values()))) for each in columns]

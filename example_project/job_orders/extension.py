@@ -12,7 +12,7 @@ from django.db.models.fields.json import KT
 from prometheus_client.core import GaugeMetricFamily
 from rest_framework.request import Request
 
-from django_ojs.admin.panels import ListColumn
+from django_ojs.admin.panels import AdminColumn
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Subcommand
 from django_ojs.extension import Attribute, Batch, Extension, Hooks, Problem, Qualifier
@@ -84,8 +84,8 @@ class OrdersExtension(Extension):
     def hooks(self) -> Hooks:
         return Hooks(around_push=say_order)
 
-    def columns(self) -> Sequence[ListColumn]:
-        return (ListColumn(model=Job, title="Order", cells=orders_of),)
+    def columns(self) -> Sequence[AdminColumn]:
+        return (AdminColumn(model=Job, title="Order", cells=orders_of),)
 
     def routes(self) -> Sequence[Any]:
         return (route("v1/orders/<str:reference>/jobs", JobsOfOrder, "shop-jobs-of-order"),)
