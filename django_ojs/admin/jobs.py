@@ -60,6 +60,9 @@ _SHOWN_OPTIONS: Final = (
     *("parent_id", "root_id", "offloaded"),
 )
 
+#: The actions that have a button; the others are in a list.
+_MAIN: Final = ("retry", "run-now", "activate", "cancel")
+
 #: Rows of the page of a job.
 _MAX_ATTEMPTS: Final = 200
 _MAX_CHILDREN: Final = 10
@@ -172,6 +175,8 @@ class JobAdmin(OperatorModelAdmin):
             )
             panels = self.panels(request, query, job)
         now = timezone.now()
+        discarded = job.state == State.DISCARDED
+        main = self.buttons(request, job, *(_MAIN if discarded else (*_MAIN, "run-again")))
         error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
         return self.render(
@@ -182,7 +187,8 @@ class JobAdmin(OperatorModelAdmin):
                 "job": job,
                 "badge": job_list.badge(job),
                 "time": job_list.job_time(job),
-                "buttons": self.buttons(request, job),
+                "buttons": main,
+                "more_buttons": [each for each in self.buttons(request, job) if each not in main],
                 "edit_url": enqueue.copy_url(self, request, job),
                 "not_running": not_running,
                 "remedies": remedies(self, request, job, not_running),

@@ -36,6 +36,7 @@ _SEARCHES: dict[str, tuple[str, ...]] = {
     "workflow": ("workflow:{id}",),
     "error": ("error:502", 'error:"no such error"'),
     "error_type": ("error_type:Timeout", "error_type:None"),
+    "message": ('message:"HTTP … of …"', 'message:"no such message"'),
     "args": ("args.user_id:42", "args.0:42", "args:42", "args.none:1"),
     "meta": ("meta.tenant_id:t7", "meta.tenant_id:none"),
     "created": ("created:<2h", "created:>6d", "created:<1s", "created:>3650d"),

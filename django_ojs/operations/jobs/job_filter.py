@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Case, Expression, F, Q, QuerySet, Value, When
+from django.db.models.fields.json import KT
 from django.db.models.functions import Now
 from django.db.models.lookups import (
     GreaterThan,
@@ -24,6 +25,7 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
+    HasForm,
     InWorkflow,
     Moment,
 )
@@ -61,8 +63,9 @@ class JobFilter:
     queue where it ran, too (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
-    failure, `error` its type or a part of its message. `host` is the host of a registered worker.
-    `parent_id` is the job that enqueued them, `workflow_id` the workflow of which they are steps.
+    failure, `error` its type or a part of its message, `message` the form of that. `host` is the
+    host of a registered worker. `parent_id` is the job that enqueued them, `workflow_id` the
+    workflow of which they are steps.
     `ran` is the duration of the last run, and of an active job the time so far; `waited` the time
     from available to that run, and of an available job the time so far. `attempts` are those that
     were spent, both bounds inclusive. A job has all of `tags`, its args or meta contain all of
@@ -81,6 +84,7 @@ class JobFilter:
     priority: int | None = None
     error_type: str | None = None
     error: str | None = None
+    message: str | None = None
     dead_letter: bool | None = None
     ids: tuple[UUID, ...] = ()
     worker_id: str | None = None
@@ -118,7 +122,7 @@ class JobFilter:
             check_queue(queue, limits)
         for excluded in self.not_types:
             check_type(excluded, limits)
-        for name in ("error_type", "error", "worker_id", "host"):
+        for name in ("error_type", "error", "message", "worker_id", "host"):
             if getattr(self, name) is not None:
                 check_text(getattr(self, name), name)
         for tag in self.tags:
@@ -206,6 +210,8 @@ class JobFilter:
             found = found.filter(
                 Q(error__type=self.error) | Q(error__message__icontains=self.error)
             )
+        if self.message is not None:
+            found = found.filter(HasForm(KT("error__message"), self.message))
         if self.workflow_id is not None:
             found = found.filter(InWorkflow(self.workflow_id))
         if self.ids:

@@ -24,10 +24,11 @@ def permitted(search: Search, *, payload: bool) -> Search:
     errors = []
     known = (registry.qualifiers.get(name) for name, _ in which.by_extensions)
     reads_payload = any(each is not None and each.reads_payload for each in known)
-    if not payload and (which.held or which.error is not None or reads_payload):
+    reads_error = which.error is not None or which.message is not None
+    if not payload and (which.held or reads_error or reads_payload):
         errors.append(_NO_PERMISSION)
     names = frozenset(name.casefold() for name in settings().admin_redact)
-    is_error_redacted = which.error is not None and bool(names & {"*", "message"})
+    is_error_redacted = reads_error and bool(names & {"*", "message"})
     if is_error_redacted or any(_is_redacted(held, names) for held in which.held):
         errors.append(_REDACTED)
     return Search(filter=None, errors=errors) if errors else search

@@ -34,6 +34,7 @@ _OF_THE_CORE: Final[dict[str, str]] = {
     "workflow": "workflow:0192… (a step of this workflow)",
     "error": 'error:Timeout or error:"card was declined"',
     "error_type": "error_type:Timeout (the exact type)",
+    "message": 'message:"Order … failed" (all of it; … is any text)',
     "args": "args.user_id:42, args.0:42 or args:42",
     "meta": "meta.tenant_id:acme",
     "created": (
@@ -397,6 +398,7 @@ _TEXTS: Final = {
     "host": "host",
     "error_type": "error_type",
     "error": "error",
+    "message": "message",
     "worker": "worker_id",
 }
 _PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
