@@ -1,7 +1,7 @@
 """What is wrong now: the findings, and what is read for them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
@@ -67,9 +67,7 @@ def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFin
 
     `with_keys`: those about API keys too, which the role of a worker may not read.
     """
-    seen = query("failures", health_queries.signs)
-    if seen is None or not with_keys:
-        seen = replace(seen or Signs(), keys=with_keys and seen is not None)
+    seen = query("failures", lambda: health_queries.signs(with_keys=with_keys)) or Signs()
     listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED, with_times=False))
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]

@@ -108,13 +108,16 @@ class Signs:
     held_back: bool = True
     maintenance_mode: bool = True
     full_queues: bool = True
-    keys: bool = True
+    keys: bool = False
     #: The extensions that may have found something.
     extensions: Sequence[Extension] = ()
 
 
-def signs() -> Signs:
-    """Ask for the signs of what is wrong: each is the end of an index."""
+def signs(*, with_keys: bool = True) -> Signs:
+    """Ask for the signs of what is wrong: each is the end of an index.
+
+    `with_keys`: those about API keys too, which the role of a worker may not read.
+    """
     ago = database.dialect().ago
     hour, delay = ago(LATELY.total_seconds()), settings().unknown_type_delay
     attempts = Attempt._meta.db_table
@@ -133,8 +136,10 @@ def signs() -> Signs:
         "held_back": promotion.due_condition(-delay),
         "maintenance_mode": raw_queries.condition(Queue, f"name = '{ALL_QUEUES}'"),
         "full_queues": raw_queries.condition(Queue, "near_full_at IS NOT NULL"),
-        "keys": raw_queries.condition(ApiKey, f"expires_at IS NOT NULL OR rejected_at > {hour}"),
     }
+    if with_keys:
+        in_use = f"expires_at IS NOT NULL OR rejected_at > {hour}"
+        asked["keys"] = raw_queries.condition(ApiKey, in_use)
     extensions = {each: each.may_find() for each in registry.extensions()}
     asked_of = {each: condition for each, condition in extensions.items() if condition}
     found = raw_queries.which_hold([*asked.values(), *asked_of.values()])
