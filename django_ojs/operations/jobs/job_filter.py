@@ -16,6 +16,7 @@ from django.db.models.lookups import (
 )
 
 from django_ojs.conf import settings
+from django_ojs.hooks import registry
 from django_ojs.models import Job, Worker
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
@@ -195,7 +196,8 @@ class JobFilter:
         if self.retried_by is not None:
             found = found.filter(RetriedBy(self.retried_by))
         if self.workflow_id is not None:
-            found = found.filter(InWorkflow(self.workflow_id))
+            is_step = InWorkflow(self.workflow_id)
+            found = found.filter(is_step) if registry.has("workflows") else found.none()
         if self.ids:
             found = found.filter(pk__in=self.ids)
         found = self._narrow_names(found)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet, Value
 
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -123,6 +124,8 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         return [IndexScan(rows=children, order=_NEWEST_FIRST, whole=_only(which, "parent_id"))]
     if which.retried_by is not None:
         return [IndexScan(rows={}, order=_NEWEST_FIRST, retried_by=which.retried_by)]
+    if which.workflow_id is not None and not registry.has("workflows"):
+        return [IndexScan(rows={"pk__in": ()}, order=_NEWEST_FIRST, whole=True)]
     if which.workflow_id is not None:
         whole = _only(which, "workflow_id")
         steps = which.workflow_id
