@@ -1,11 +1,11 @@
 """Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.extension import DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
@@ -44,6 +44,30 @@ class StepsExtension(Extension):
         from django_ojs.extensions.steps import pruning
 
         return (DueStep(run=pruning.prune_signals, interval=60.0),)
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention."""
+        from django_ojs.extensions.steps import findings
+
+        return findings.found()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the address of the actions on a step."""
+        from django_ojs.extensions.steps import admin
+
+        return admin.urls(page)
+
+    def panels(self) -> Sequence[Any]:
+        """Return the steps on the page of a job."""
+        from django_ojs.extensions.steps import admin
+
+        return (admin.PANEL,)
+
+    def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
+        """Return for what these jobs wait in their steps."""
+        from django_ojs.extensions.steps import wait_sentences
+
+        return wait_sentences.of(jobs)
 
 
 def current() -> Steps:

@@ -3,7 +3,7 @@
 Steps of other kinds need no workflows, so that extension is imported when a step needs it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 from django_ojs.extension import Change
 from django_ojs.extensions.steps import sending, store
 from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.not_installed import check_module
 from django_ojs.options import Request
@@ -76,27 +77,31 @@ def ended(events: Sequence[NewEvent]) -> None:
         if str(event.data["workflow_name"]).startswith(_PREFIX):
             # As a signal: a job that is being suspended finds the end, or is found here.
             store.lock_signal(WORKFLOW, event.subject)
-            waiting = Step.primary.filter(
+            found = Step.primary.filter(
                 signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
             )
-            sending.wake(set(waiting.values_list("job_id", flat=True)))
+            sending.wake(set(found.values_list("job_id", flat=True)))
 
 
 def parents_ended(change: Change) -> None:
     """Cancel the jobs that jobs wait for which were cancelled, or have expired."""
-    cancel(change.before)
+    cancel(waiting(change.before))
 
 
-def cancel(keys: Collection[UUID]) -> None:
-    """Cancel the jobs for which these jobs wait."""
-    waiting = Step.primary.filter(
+def waiting(keys: Collection[UUID]) -> Iterable[Step]:
+    """Return the steps of these jobs that wait for jobs."""
+    return Step.primary.filter(
         OneOf("job_id", keys), kind=StepKind.GATHER, outcome=StepStatus.WAITING
     )
-    if not waiting:
-        return
+
+
+def cancel(steps: Iterable[Step]) -> None:
+    """Cancel the jobs for which these steps wait."""
+    if not registry.has("workflows"):
+        return  # They were taken out, and the jobs belong to nothing.
     from django_ojs.extensions.workflows import operations as workflows
 
-    for step in waiting:
+    for step in steps:
         with suppress(Conflict, NotFound):  # They have ended.
             workflows.cancel(_id(step))
 
