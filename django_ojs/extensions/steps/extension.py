@@ -1,11 +1,11 @@
 """Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
@@ -14,6 +14,10 @@ from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.worker.in_flight import Run
+
+#: The attempts that count against `max_attempts`, in the JSON object of a job that was given back
+#: (ojs-core §11.10: what the document does not know has a prefix).
+SPENT: Final = "x_spent_attempts"
 
 _current: Final[ContextVar[Steps | None]] = ContextVar("ojs_steps", default=None)
 
@@ -35,6 +39,7 @@ class StepsExtension(Extension):
                 (Trigger.CANCEL, Trigger.EXPIRE), gathering.parents_ended
             ),
             erased=_erased,
+            shown=_shown,
             exported=transfer.exported,
             imported=transfer.imported,
         )
@@ -44,6 +49,28 @@ class StepsExtension(Extension):
         from django_ojs.extensions.steps import pruning
 
         return (DueStep(run=pruning.prune_signals, interval=60.0),)
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes for workers in other languages."""
+        from django_ojs.extensions.steps import views
+        from django_ojs.http.routing import route
+
+        job = "v1/jobs/<str:key>/steps"
+        return (
+            route(job, views.JobSteps, "ojs-job-steps"),
+            route(f"{job}/suspend", views.JobSuspension, "ojs-job-suspend"),
+            route("v1/signals", views.Signals, "ojs-signals"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("steps")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it, as ours."""
+        return (Declared(custom="django-ojs:steps"),)
 
 
 def current() -> Steps:
@@ -79,6 +106,10 @@ async def _around_async_run(steps: Steps, go_on: Callable[[], Any]) -> Any:
         return suspension.suspended
     finally:
         _current.reset(token)
+
+
+def _shown(job: Any) -> Mapping[str, Any]:
+    return {SPENT: job.spent} if job.returned else {}
 
 
 def _erased(keys: Collection[UUID]) -> None:
