@@ -21,9 +21,9 @@ _OTHER_MODELS: Final = (
     *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
         f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "checkpoints", "events", "limits")
+        for name in ("audit", "backpressure", "events", "limits", "outbox", "statistics")
     ),
-    *(f"extensions.{name}.models" for name in ("outbox", "statistics", "workflows")),
+    "extensions.workflows.models",
 )
 
 
@@ -55,7 +55,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.audit.extension import AuditExtension
         from django_ojs.extensions.backpressure.extension import BackpressureExtension
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
-        from django_ojs.extensions.checkpoints.extension import CheckpointsExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
@@ -82,7 +81,6 @@ class DjangoOJSConfig(AppConfig):
             QueueLimitsExtension(),
             KeyLimitsExtension(),
             WorkflowsExtension(),
-            CheckpointsExtension(),
             BulkOperationsExtension(),
             # Before the settings are read, some of which are theirs, and before any module `jobs`.
             *(each for config in apps.get_app_configs() for each in _extensions_of(config)),

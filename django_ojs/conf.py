@@ -20,6 +20,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_ojs.hooks import registry
+from django_ojs.not_installed import line_for_setting
 from django_ojs.setting import (
     BOOLEAN,
     COUNT,
@@ -254,6 +255,8 @@ def _read(given: Mapping[str, Any]) -> dict[type, Any]:
             group, setting = known[key]
             values[group][setting.name] = _read_one(key, value, setting)
         elif registry.settings:
+            if line := line_for_setting(str(key)):
+                raise ImproperlyConfigured(f"OJS[{key!r}] needs an extension of django_ojs. {line}")
             raise ImproperlyConfigured(
                 f"OJS[{key!r}] is not a setting of django_ojs. "
                 f"{did_you_mean(str(key).upper(), sorted(known))}"

@@ -247,6 +247,10 @@ class JobContext:
         if not unsent or self.cancelled:
             return
         self._sent_at = time.monotonic()
+        is_missing = self._extensions is not None and "checkpoint" not in self._extensions
+        if is_missing and unsent.pop("checkpoint", None) is not None:
+            hint = line_to_add("checkpoints")
+            self.log.warning("The checkpoint of a report was not kept. %s", hint)
         try:
             reported = Report(**unsent)
             if self._report is not None and not self._report(self.job, reported):

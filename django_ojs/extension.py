@@ -640,6 +640,9 @@ class Extension:
     #: can be executed again, a blank line separates two, and `{mark}` is its bit in
     #: `ojs_job.marks`. What is missing is created after each `migrate`.
     schema: Path | None = None
+    #: The part of the OpenAPI document for its routes: its `tags`, `paths` and `components`, or a
+    #: YAML file that has them.
+    openapi: Path | Mapping[str, Any] | None = None
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
         """Note what has changed while something of the schema was missing, which exists now.
@@ -653,7 +656,7 @@ class Extension:
 
         Called whenever hooks are compiled.
         """
-        raise NotImplementedError
+        return Hooks()
 
     def for_tests(self) -> ForTests | None:
         """Return what the test helpers do of it."""
@@ -700,13 +703,6 @@ class Extension:
         """Return its routes of the HTTP API, each made by `http.routing.route`.
 
         Called once, when the URLs of the project are imported, and not by a worker.
-        """
-        return ()
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the parts of the OpenAPI document for its routes: `tags`, `paths`, `components`.
-
-        Called when the document is asked for.
         """
         return ()
 

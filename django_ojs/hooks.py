@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
@@ -23,7 +22,6 @@ from django_ojs.extension import (
     ClaimRule,
     Closing,
     Count,
-    DueStep,
     Extension,
     ForTests,
     Hooks,
@@ -225,21 +223,9 @@ class Registry:
         """Return the extensions that add something to the table of jobs."""
         return [each for each in self.extensions() if each.schema is not None]
 
-    def due_steps(self) -> list[DueStep]:
-        """Return the steps of all extensions for the worker that does the maintenance."""
-        return [step for each in self.extensions() for step in each.due_steps()]
-
-    def helping_steps(self, behind: timedelta) -> list[DueStep]:
-        """Return the steps of all extensions for the other workers."""
-        return [step for each in self.extensions() for step in each.helping_steps(behind)]
-
     def brought(self, what: str, *args: Any) -> list[Any]:
-        """Return what all extensions bring to a door: `what` is the method that says it."""
+        """Return what all extensions bring: `what` is the method of `Extension` that says it."""
         return [each for found in self.extensions() for each in getattr(found, what)(*args)]
-
-    def doctor_checks(self) -> list[Any]:
-        """Return the checks of all extensions."""
-        return [each for extension in self.extensions() for each in extension.doctor_checks()]
 
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""

@@ -6,7 +6,7 @@
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("cron", "webhooks")
+APPS: Final = ("checkpoints", "cron", "webhooks")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -31,6 +31,12 @@ NAMES: Final = {
     "django_ojs.extensions.workflows.models": "Workflow",
 }
 
+#: The settings in `OJS` of those that are apps of their own.
+SETTINGS: Final = {
+    "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
+    "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
+}
+
 #: The app of an extension that has another name.
 _APPS: Final = {"limits by key": "limits"}
 
@@ -53,6 +59,12 @@ def line_to_add(extension: str) -> str:
     """Return what a project does to install an extension."""
     app = f"django_ojs.extensions.{_APPS.get(extension, extension)}"
     return f'Add "{app}" to INSTALLED_APPS, and run migrate.'
+
+
+def line_for_setting(key: str) -> str | None:
+    """Return what a project does to install the extension that has a setting, if there is one."""
+    names = (name for name, keys in SETTINGS.items() if key in keys.split())
+    return next(map(line_to_add, names), None)
 
 
 #: Those that may leave something in the tables of the core behind, by number.

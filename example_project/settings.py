@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "drf_spectacular_sidecar",
     "django_ojs",
+    "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
     "django_ojs.extensions.webhooks",
     "example_project.shop",

@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "drf_spectacular_sidecar",
     "django_ojs",
+    "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
     "django_ojs.extensions.steps",
     "django_ojs.extensions.webhooks",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
@@ -16,6 +17,8 @@ from django.test import override_settings
 from django_ojs import conf
 from django_ojs.conf import Settings, settings
 from django_ojs.extensions.payloads.settings import PayloadSettings
+from django_ojs.hooks import registry
+from django_ojs.not_installed import SETTINGS
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from tests.cases import together
 
@@ -197,6 +200,30 @@ def test_a_misspelt_key_gets_a_suggestion(key: str, near: str) -> None:
     assert str(caught.value) == (
         f"OJS[{key!r}] is not a setting of django_ojs. Did you mean {near}?"
     )
+
+
+def test_a_setting_of_an_app_that_is_not_installed_says_the_line_to_add() -> None:
+    steps = next(each for each in registry.extensions() if each.name == "steps")
+    registry.remove(steps)
+    try:
+        with pytest.raises(ImproperlyConfigured) as caught:
+            read({"MAX_STEPS": 7})
+    finally:
+        registry.register(steps)
+    assert str(caught.value) == (
+        "OJS['MAX_STEPS'] needs an extension of django_ojs. "
+        'Add "django_ojs.extensions.steps" to INSTALLED_APPS, and run migrate.'
+    )
+
+
+def test_the_settings_of_each_app_are_known_without_it() -> None:
+    found = {}
+    for each in registry.extensions():
+        app = type(each).__module__.removesuffix(".extension")
+        if each.settings and apps.is_installed(app):
+            name = app.removeprefix("django_ojs.extensions.")
+            found[name] = {field.name.upper() for field in fields(each.settings)}
+    assert {name: set(keys.split()) for name, keys in SETTINGS.items()} == found
 
 
 @pytest.mark.parametrize("key", ["ZZZ", 4711, None, ("A", "B")])

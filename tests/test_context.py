@@ -260,3 +260,18 @@ def test_a_checkpoint_without_the_extension_says_the_line_to_add() -> None:
     with pytest.raises(ImproperlyConfigured, match=r'Add "django_ojs\.extensions\.checkpoints" to'):
         context.checkpoint({"at": 1})
     assert not context.cancelled
+
+
+def test_the_checkpoint_of_a_report_without_the_extension_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reports: list[Report] = []
+
+    def report(job: Claimed, reported: Report) -> bool:
+        reports.append(reported)
+        return True
+
+    context = ojs.JobContext(make.active(), report=report, extensions={})
+    context.progress(0.5, checkpoint={"at": 1})
+    assert reports == [Report(progress=0.5)]
+    assert 'Add "django_ojs.extensions.checkpoints" to' in caplog.text

@@ -122,6 +122,18 @@ def test_a_path_of_an_extension_that_is_not_installed_says_the_line_to_add(
     assert f'"django_ojs.extensions.{app}" to INSTALLED_APPS' in error["hint"]
 
 
+def test_a_report_with_a_checkpoint_is_rejected_where_nothing_keeps_it(
+    without: Callable[[str], None],
+) -> None:
+    job = active()
+    body = {"progress": 0.5, "checkpoint": {"page": 4}}
+    with override_settings(OJS={}):
+        api = Api(make_key("admin"))
+        without("checkpoints")
+        api.put(f"jobs/{job.id}/progress", body).error(422, "unsupported", feature="checkpoints")
+    assert Job.objects.get().progress is None
+
+
 def test_the_manifest_and_the_openapi_document_have_what_is_installed(
     without: Callable[[str], None],
 ) -> None:

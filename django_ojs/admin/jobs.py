@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.http import (
@@ -27,8 +27,6 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
-from django_ojs.extensions.checkpoints.operations import latest
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import lineage, search_query
@@ -42,12 +40,9 @@ from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
 
-if TYPE_CHECKING:
-    from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
-
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
-_UNFOLDED_JSON: Final = 4_000
+UNFOLDED_JSON: Final = 4_000
 #: Characters of the message of a progress report.
 _MAX_MESSAGE: Final = 200
 
@@ -169,7 +164,6 @@ class JobAdmin(OperatorModelAdmin):
         payload = payloads.has_permission(request)
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
-            checkpoint = query(gettext_noop("checkpoint"), lambda: latest(job))
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
@@ -195,10 +189,9 @@ class JobAdmin(OperatorModelAdmin):
                 "strip": state_strip(job, attempts),
                 "runs": timeline(job, attempts, now),
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
-                "values": _values(job, reported.data, checkpoint) if payload else (),
-                "checkpoint": checkpoint,
+                "values": _values(job, reported.data) if payload else (),
                 **family,
-                "policies": _pretty(_policies(job, limits)),
+                "policies": pretty(_policies(job, limits)),
                 "error": error,
                 "frame": _own_frame(error),
                 "progress": reported.progress,
@@ -241,13 +234,11 @@ def _own_frame(error: Any) -> str | None:
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 
 
-def _values(
-    job: Job, progress_data: Any, checkpoint: "SavedCheckpoint | None"
-) -> list[tuple[str, str, bool]]:
+def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
-    values = [(_("Arguments"), _pretty(redacted(job.args)))]
+    values = [(_("Arguments"), pretty(redacted(job.args)))]
     values += [
-        (title, _pretty(redacted(value)))
+        (title, pretty(redacted(value)))
         for title, value in (
             (_("Metadata"), job.meta),
             (_("Other attributes"), job.options.get("extra")),
@@ -257,9 +248,7 @@ def _values(
         )
         if value not in (None, {}, [])
     ]
-    if checkpoint is not None:
-        values.append((_("Checkpoint"), _pretty(redacted(checkpoint.state))))
-    return [(title, text, len(text) < _UNFOLDED_JSON) for title, text in values]
+    return [(title, text, len(text) < UNFOLDED_JSON) for title, text in values]
 
 
 def _message(progress_data: Any) -> str:
@@ -268,7 +257,8 @@ def _message(progress_data: Any) -> str:
     return message[:_MAX_MESSAGE] if isinstance(message, str) else ""
 
 
-def _pretty(value: Any) -> str:
+def pretty(value: Any) -> str:
+    """Return a value as JSON for a page, not all of a very long one."""
     text = json.pretty(value)
     if len(text) <= _MAX_JSON:
         return text

@@ -22,7 +22,7 @@ CHECKS: Final[dict[str, Check]] = {
         *jobs.CHECKS,
         *queues.CHECKS,
         *server.CHECKS,
-        *registry.doctor_checks(),
+        *registry.brought("doctor_checks"),
     )
 }
 

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,7 +22,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from django_ojs.conf import NAME_BYTES, of, settings
 from django_ojs.context import JobContext
 from django_ojs.extension import Batch, Extension, Hooks
-from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.extensions.statistics import rollups
@@ -31,6 +31,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.version import VERSION
@@ -120,7 +121,13 @@ class _Instrumentation(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks: spans around enqueues and runs, and what maintenance took."""
-        return Hooks(around_push=self.enqueue, around_run=self.run, task_done=self.maintained)
+        return Hooks(
+            around_push=self.enqueue,
+            around_run=self.run,
+            task_done=self.maintained,
+            published=self.checkpointed,
+            published_types=frozenset({EventType.JOB_CHECKPOINTED}),
+        )
 
     def enqueue(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
         """Store jobs inside a PRODUCER span, whose context goes into their `meta`.
@@ -244,9 +251,15 @@ class _Instrumentation(Extension):
         if ran is not None:
             self._duration.record(ran, {**attributes, "state": State.COMPLETED.value})
 
-    def checkpointed(self, type: str, size: int) -> None:
-        """Measure a committed checkpoint."""
-        self._checkpoint_size.record(size, {"job_type": type})
+    def checkpointed(self, events: Sequence[NewEvent]) -> None:
+        """Measure checkpoints, once they are committed."""
+        database.after_commit(partial(self._measure, events))
+
+    def _measure(self, events: Sequence[NewEvent]) -> None:
+        for each in events:
+            self._checkpoint_size.record(
+                each.data["size_bytes"], {"job_type": each.data["job_type"]}
+            )
 
     def maintained(self, name: str, began: int, ended: int, changed: int) -> None:
         """Record a span for work of the server itself (ojs-distributed-tracing §4.2)."""
@@ -282,7 +295,6 @@ def instrument(
     registry.register(_active)
     creation.step_metas.append(_active.step_meta)
     rollups.observers.append(_active.count)
-    checkpoint.observers.append(_active.checkpointed)
     process_end.register(_active.flush)
 
 
@@ -294,7 +306,6 @@ def uninstrument() -> None:
     registry.remove(_active)
     creation.step_metas.remove(_active.step_meta)
     rollups.observers.remove(_active.count)
-    checkpoint.observers.remove(_active.checkpointed)
     process_end.unregister(_active.flush)
     _active = None
 

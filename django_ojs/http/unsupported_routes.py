@@ -55,17 +55,21 @@ _ANY: Final = "|".join(rf"(?P<{feature}>{pattern})" for feature, pattern in _PAT
 unsupported = re_path(rf"^ojs/v1/(?:{_ANY})\Z", Unsupported.as_view(), name="ojs-unsupported")
 
 
+def not_installed(extension: str) -> UnsupportedFeature:
+    """Return the error for what only an extension does that is not installed."""
+    return UnsupportedFeature(
+        f"This server does not have the extension {extension}.",
+        details={"feature": extension},
+        hint=line_to_add(extension),
+    )
+
+
 class NotInstalled(OJSView):
     """422 for the paths of an extension that this site has not installed, with the line to add."""
 
     def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise UnsupportedFeature, once the caller is known."""
-        extension = kwargs["extension"]
-        raise UnsupportedFeature(
-            f"This server does not have the extension {extension}.",
-            details={"feature": extension},
-            hint=line_to_add(extension),
-        )
+        raise not_installed(kwargs["extension"])
 
 
 def of_extensions(installed: Iterable[Extension]) -> list[URLPattern]:

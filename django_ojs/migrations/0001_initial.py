@@ -630,20 +630,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Checkpoint",
-            fields=[
-                ("job_id", models.UUIDField(primary_key=True, serialize=False)),
-                ("run", models.PositiveIntegerField()),
-                ("sequence", models.PositiveIntegerField()),
-                ("state", models.TextField(null=True)),
-                ("created_at", models.DateTimeField()),
-            ],
-            options={
-                "db_table": "ojs_checkpoint",
-                "default_permissions": (),
-            },
-        ),
-        migrations.CreateModel(
             name="Attempt",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),

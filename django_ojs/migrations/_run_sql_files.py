@@ -1,12 +1,13 @@
-"""The operation of a migration that executes the SQL files of the core."""
+"""The operations of migrations: execute SQL files, and take an extension out."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from django.db import migrations
 
-from django_ojs.storage import database, schema
+from django_ojs.storage import database, remains, schema
 
 #: What a statement of Django creates.
 _CREATED: Final = re.compile(r"ADD CONSTRAINT \"(\w+)\"")
@@ -53,6 +54,25 @@ class RunSQLFile(migrations.RunSQL):
     def database_forwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor == self.vendor:
             super().database_forwards(app_label, schema_editor, *states)
+
+
+class TakeOut(migrations.RunPython):
+    """When the tables of an extension are dropped, take its part of the core's tables out first.
+
+    It is the last operation of the first migration of its app.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(migrations.RunPython.noop, partial(_take_out, number))
+        self.number = number
+
+    def deconstruct(self) -> Any:
+        return (type(self).__name__, [self.number], {})
+
+
+def _take_out(number: int, apps: Any, schema_editor: Any) -> None:
+    if schema_editor.connection.alias == database.alias():
+        remains.take_out(number)
 
 
 def _leave_out(schema_editor: Any) -> None:

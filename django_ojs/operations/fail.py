@@ -49,7 +49,7 @@ def fail(
     """
     if pause := failure.pause:
         return _postpone(job_id, failure, pause, claim)
-    job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
+    job = transitions.lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     decision = _within_total_timeout(job, decide(job, failure))
     if decision.action == "retry":
         ended = _wait(job, failure, decision.delay, outcome, spend=True)
@@ -135,7 +135,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
 
 
 def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) -> Job:
-    job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
+    job = transitions.lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     _tell_pause(job, failure)
     return _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
 
@@ -228,7 +228,7 @@ def _requeue(
     outcome: AttemptOutcome,
     **values: Any,
 ) -> Job:
-    job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
+    job = transitions.lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = _error_of(failure) if failure is not None else None
     if failure is not None:
         _tell_pause(job, failure)
@@ -274,13 +274,6 @@ def _is_postponement(last: Attempt, error: dict[str, object]) -> bool:
         and last.retry_delay_ms is not None
         and (last.error or {}).get("type") == error["type"]
     )
-
-
-def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:
-    job = transitions.lock(job_id)
-    if job.state != State.ACTIVE or not claim.holds(job):
-        transitions.reject(trigger, target, job, claim)
-    return job
 
 
 def _tell_pause(job: Job, failure: Failure) -> None:

@@ -103,7 +103,7 @@ def observe() -> Observations:
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
         limit_keys=restricted_keys(),
-        problems=[each for extension in registry.extensions() for each in extension.problems()],
+        problems=registry.brought("problems"),
     )
 
 

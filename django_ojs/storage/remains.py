@@ -72,6 +72,26 @@ def drop() -> None:
             cursor.execute(statement)
 
 
+def take_out(number: int) -> None:
+    """Remove what an extension has in the tables of the core: the migration of its app is undone.
+
+    Its jobs run on without it.
+    """
+    connection = database.connection()
+    others = ((1 << MOST_NUMBERS) - 1) & ~(1 << number)
+    (extension,) = (each for each in registry.extensions() if each.number == number)
+    if extension.schema is not None:
+        has = schema.created(schema.statements_of(extension, connection.vendor))
+        present = has & database.dialect().named_objects(connection)
+        with connection.cursor() as cursor:
+            for statement in schema.drop_statements(connection.vendor, present):
+                cursor.execute(statement)
+    for model, column in ((Queue, "rules"), (Job, "marks")):
+        with_bit = model.primary.annotate(bit=F(column).bitand(1 << number)).exclude(bit=0)
+        with_bit.update(**{column: F(column).bitand(others)})
+    Job.primary.filter(hold__in=[open_to(number), held_by(number)]).update(hold=FREE)
+
+
 def free_queues() -> None:
     """Take the rules from the queues: their jobs may start."""
     Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(_owned()))

@@ -11,13 +11,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from django.db import connections, transaction
+from django.apps import apps
+from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.extension import Extension
 from django_ojs.hooks import registry
 from django_ojs.storage import database
 from django_ojs.storage.dialects.rows import Named
+from django_ojs.storage.dialects.sql_files import folder_of
 
 _FOLDER: Final = Path(__file__).parents[1] / "migrations/sql"
 
@@ -27,9 +29,6 @@ FILES: Final = {
     "sqlite": ("count_triggers",),
     "mysql": ("tables", "count_triggers"),
 }
-#: Django's vendor of MariaDB is that of MySQL.
-_NAMES: Final = {"mysql": "mariadb"}
-
 #: `flush` empties the tables of models only. On PostgreSQL a trigger empties the counts.
 _NO_JOBS: Final = {
     "postgresql": (),
@@ -74,7 +73,7 @@ def create_missing(using: str, **kwargs: object) -> None:
         _execute(connection, _NO_JOBS[connection.vendor])
     for extension in registry.with_schema():
         statements = statements_of(extension, connection.vendor)
-        if created(statements) - present:
+        if created(statements) - present and _has_tables(connection, extension):
             with transaction.atomic(using=using):
                 _execute(connection, statements)
                 extension.catch_up(connection)
@@ -145,14 +144,13 @@ def core_statements(vendor: str) -> list[str]:
 def statements_of(extension: Extension, vendor: str) -> list[str]:
     """Return the statements of an extension, with its bit of `ojs_job.marks`."""
     assert extension.schema is not None
-    text = (extension.schema / f"{_NAMES.get(vendor, vendor)}.sql").read_text(encoding="utf-8")
+    text = (extension.schema / f"{folder_of(vendor)}.sql").read_text(encoding="utf-8")
     return split(text.replace("{mark}", str(1 << extension.number)))
 
 
 def statements(vendor: str, name: str) -> list[str]:
     """Return the statements of a file of the core."""
-    folder = _NAMES.get(vendor, vendor)
-    return split((_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8"))
+    return split((_FOLDER / folder_of(vendor) / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 def split(text: str) -> list[str]:
@@ -164,6 +162,20 @@ def split(text: str) -> list[str]:
 def _has_jobs(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
         return "ojs_job" in connection.introspection.table_names(cursor)
+
+
+def _has_tables(connection: BaseDatabaseWrapper, extension: Extension) -> bool:
+    """Whether the tables of an extension's app are there: `migrate <label> zero` drops them."""
+    app = apps.get_containing_app_config(type(extension).__module__)
+    if app is None:
+        return True
+    wanted = {
+        model._meta.db_table
+        for model in app.get_models()
+        if router.allow_migrate_model(connection.alias, model)
+    }
+    with connection.cursor() as cursor:
+        return wanted <= {*connection.introspection.table_names(cursor)}
 
 
 def _execute(connection: BaseDatabaseWrapper, statements: Collection[str]) -> None:

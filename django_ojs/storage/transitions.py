@@ -472,6 +472,17 @@ def lock(job_id: UUID) -> Job:
     raise JobNotFound.with_id(job_id)
 
 
+def lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim = ANY_CLAIM) -> Job:
+    """Lock an active job that is under this claim, for this transition.
+
+    Raises as `lock` does, and as `apply_one` does.
+    """
+    job = lock(job_id)
+    if job.state != State.ACTIVE or not claim.holds(job):
+        reject(trigger, target, job, claim)
+    return job
+
+
 def lock_all(jobs: QuerySet[Job]) -> list[Job]:
     """Lock these jobs until the transaction ends, in the order of their ids.
 

@@ -139,9 +139,9 @@ class MaintenanceThread:
         self._leads = leads
         self._job_log = job_log
         self._dead_workers = rescue.DeadWorkers(worker_id)
-        self._steps = _in_order(_steps(self._dead_workers), hooks.registry.due_steps())
+        self._steps = _in_order(_steps(self._dead_workers), hooks.registry.brought("due_steps"))
         # What workers do that have not the lease, if its holder is too slow.
-        self._helping = _in_order(_helping_steps(), hooks.registry.helping_steps(BEHIND))
+        self._helping = _in_order(_helping_steps(), hooks.registry.brought("helping_steps", BEHIND))
         # The conditions of steps that were due together, until they are written anew.
         self._conditions: dict[tuple[DueStep, ...], list[str]] = {}
         self._conditions_until = 0.0

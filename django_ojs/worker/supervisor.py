@@ -121,7 +121,7 @@ class Supervisor:
         try:
             with signal_handlers(handlers), self._wake.woken_by_signals():
                 # What extensions import for their steps, children need not import each.
-                hooks.registry.due_steps()
+                hooks.registry.brought("due_steps")
                 gc.collect()  # Children keep for good what is there when they begin.
                 try:
                     return self._supervise()

@@ -29,8 +29,6 @@ LEFT = frozenset(
     {
         "admin.current_findings imports extensions.statistics.admin_queue_figures",
         "admin.finding_remedies imports extensions.limits.models",
-        "admin.jobs imports extensions.checkpoints.operations",
-        "admin.jobs imports extensions.checkpoints.spec",
         "admin.overview imports extensions.statistics.admin_queue_figures",
         "admin.overview imports extensions.statistics.history",
         "admin.overview imports extensions.statistics.rollup_queries",

@@ -77,6 +77,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "raw_queries",
             "schema",
             "lock_holders",
+            "statements",
             "notify",
             "queue_configs",
             "claims",

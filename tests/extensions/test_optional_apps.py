@@ -25,8 +25,10 @@ class Optional:
     name: str
     tables: frozenset[str]
     #: A page of the admin, a path of the HTTP API and a subcommand of `manage.py ojs`.
-    page: str
+    page: str = ""
     path: str = ""
+    #: What a GET of the path answers.
+    found: int = 200
     subcommand: str = ""
     #: Code that uses it and leaves jobs, and how many of these complete once it is taken out.
     use: str
@@ -42,6 +44,28 @@ class Optional:
 
 
 OPTIONAL = (
+    Optional(
+        name="checkpoints",
+        tables=frozenset({"ojs_checkpoint"}),
+        path="/ojs/v1/jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/checkpoint",
+        found=404,
+        # One waits after a run that has saved a checkpoint, and one is marked and has ended.
+        use="""
+import django_ojs as ojs
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.operations import ack, fail, fetch
+from django_ojs.spec.failure import Failure
+for number in (1, 2):
+    ojs.enqueue("site.note", [number], retry=ojs.RetryPolicy(max_attempts=1))
+first, second = fetch.fetch(["default"], count=2)
+for job in (first, second):
+    checkpoint.save(job.id, {"page": 4})
+ack.ack(first.id)
+fail.fail(second.id, Failure(type="Boom", message="boom"))
+ojs.retry(second.id)
+""",
+        left=2,
+    ),
     Optional(
         name="cron",
         tables=frozenset({"ojs_cron_job", "ojs_cron_run"}),
@@ -137,7 +161,8 @@ def shown(project: Site, apps: tuple[str, ...], before: str = "", after: str = "
 
 def check_absent(found: Any, extension: Optional) -> None:
     assert not extension.tables.intersection(found["tables"])
-    assert extension.page not in found["index"]
+    if extension.page:
+        assert extension.page not in found["index"]
     assert "/admin/django_ojs/job/" in found["index"]
     if extension.path:
         assert found["paths"][extension.path] == 422
@@ -150,7 +175,7 @@ def check_present(found: Any, extension: Optional) -> None:
     assert extension.tables <= set(found["tables"])
     assert extension.page in found["index"]
     if extension.path:
-        assert found["paths"][extension.path] == 200
+        assert found["paths"][extension.path] == extension.found
     if extension.subcommand:
         assert f"\n    {extension.subcommand} " in found["commands"]
 

@@ -20,6 +20,7 @@ import pkgutil
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -85,13 +86,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     coverage = None if item.stash.get(_MEASURED, True) else _running()
     if coverage is None:
         return (yield)
-    # By these, the processes that it starts would be measured.
+    from coverage import multiproc
+
+    # By these and by the patch, the processes that it starts would be measured.
     kept = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("COVERAGE_")}
+    patched, BaseProcess._bootstrap = BaseProcess._bootstrap, multiproc.original_bootstrap
     coverage.stop()
     try:
         return (yield)
     finally:
         coverage.start()
+        BaseProcess._bootstrap = patched
         os.environ.update(kept)
 
 

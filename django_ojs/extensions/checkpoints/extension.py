@@ -27,6 +27,7 @@ class CheckpointsExtension(Extension):
     name = "checkpoints"
     number = NUMBER
     schema = Path(__file__).parent / "schema"
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -60,11 +61,11 @@ class CheckpointsExtension(Extension):
         path = "v1/jobs/<str:key>/checkpoint"
         return (route(path, checkpoint.JobCheckpoint, "ojs-job-checkpoint"),)
 
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
+    def panels(self) -> Sequence[Any]:
+        """Return the checkpoint on the page of a job."""
+        from django_ojs.extensions.checkpoints.admin import JOB_CHECKPOINT
 
-        return part_of("checkpoints")
+        return (JOB_CHECKPOINT,)
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""

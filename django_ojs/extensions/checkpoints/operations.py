@@ -1,6 +1,5 @@
 """Checkpoints (ojs-durable-execution §4 to §6): where the next run of a job can continue."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 from uuid import UUID
@@ -25,11 +24,6 @@ from django_ojs.storage.transitions import ANY_CLAIM, Claim
 #: Milliseconds to wait for the row of a checkpoint under the lock of its job: a short transaction
 #: ends within them.
 ROW_TIMEOUT_MS: Final = 20
-
-#: Called with the type of the job and the bytes of each checkpoint that is committed.
-Observer = Callable[[str, int], object]
-#: Instrumentation that measures checkpoints (OpenTelemetry). It must not raise.
-observers: list[Observer] = []
 
 
 def save(
@@ -148,15 +142,7 @@ def _store(job: Job, text: str) -> SavedCheckpoint:
     if is_published(EventType.JOB_CHECKPOINTED):
         size = len(text.encode())
         publish(EventType.JOB_CHECKPOINTED, of_run, job, sequence=saved.sequence, size_bytes=size)
-    if observers:
-        database.after_commit(lambda: _observe(job.type, text))
     return saved
-
-
-def _observe(type: str, text: str) -> None:
-    size = len(text.encode())
-    for observer in observers:
-        observer(type, size)
 
 
 def _none(job: Job) -> NotFound:

@@ -2,9 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from django.core.management.base import CommandError
@@ -23,6 +24,7 @@ class CronExtension(Extension):
 
     name = "cron"
     number = 15
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -73,12 +75,6 @@ class CronExtension(Extension):
             route("v1/cron", cron.CronJobs, "ojs-cron"),
             route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("cron")
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""

@@ -4,6 +4,7 @@ Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from django.db.models import Model
@@ -24,6 +25,7 @@ class EventsExtension(Extension):
     name = "events"
     number = 1
     settings = EventSettings
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks for the types that `KEEP_EVENTS` names."""
@@ -58,12 +60,6 @@ class EventsExtension(Extension):
             route(f"{job}/events", events.JobEvents, "ojs-job-events"),
             route("v1/queues/<str:name>/events", events.QueueEvents, "ojs-queue-events"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("events")
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""

@@ -1,7 +1,7 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class KeyLimitsExtension(Extension):
     name = "limits by key"
     number = BY_KEY
     schema = Path(__file__).parent / "schema"
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -80,12 +81,6 @@ class KeyLimitsExtension(Extension):
             route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
             route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("limits")
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""

@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,6 +23,7 @@ class StatisticsExtension(Extension):
 
     name = "statistics"
     number = 2
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -58,12 +60,6 @@ class StatisticsExtension(Extension):
             route("v1/admin/stats", stats.AdminStats, "ojs-admin-stats"),
             route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("statistics")
 
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Add the page of a type to those of jobs."""

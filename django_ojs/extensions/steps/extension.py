@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,6 +29,7 @@ class StepsExtension(Extension):
     name = "steps"
     number = 20
     settings = StepsSettings
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -61,12 +63,6 @@ class StepsExtension(Extension):
             route(f"{job}/suspend", views.JobSuspension, "ojs-job-suspend"),
             route("v1/signals", views.Signals, "ojs-signals"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("steps")
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it, as ours."""

@@ -161,10 +161,7 @@ def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
 
 def lock(job: Held) -> None:
     """Lock a job that is still the run's. Raises as `suspend` does."""
-    claim = claim_of(job)
-    row = transitions.lock(job.id)
-    if not is_held(row, claim):
-        transitions.reject(Trigger.RETURN, State.AVAILABLE, row, claim)
+    transitions.lock_active(job.id, Trigger.RETURN, State.AVAILABLE, claim_of(job))
 
 
 def claim_of(job: Held) -> Claim:

@@ -1,6 +1,7 @@
 """Webhooks: enqueue the deliveries of new events, and delete old records of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from django.db.models import Model
@@ -15,6 +16,7 @@ class WebhooksExtension(Extension):
     name = "webhooks"
     number = 17
     settings = WebhookSettings
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks: events are read from their log."""
@@ -55,12 +57,6 @@ class WebhooksExtension(Extension):
             route(delivery, webhooks.DeliveryDetail, "ojs-webhook-delivery"),
             route(f"{delivery}/retry", webhooks.DeliveryRetry, "ojs-webhook-delivery-retry"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("webhooks")
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -59,6 +59,7 @@ class WorkflowsExtension(Extension):
     number = NUMBER
     schema = Path(__file__).parent / "schema"
     settings = WorkflowSettings
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
@@ -156,12 +157,6 @@ class WorkflowsExtension(Extension):
             route(f"{one}/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"),
             route(f"{one}/history", workflows.WorkflowHistory, "ojs-workflow-history"),
         )
-
-    def openapi(self) -> Sequence[Mapping[str, Any]]:
-        """Return the part of its routes."""
-        from django_ojs.http.views.openapi import part_of
-
-        return part_of("workflows")
 
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""

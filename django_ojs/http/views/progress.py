@@ -8,8 +8,10 @@ from django.http import HttpResponse
 from django.utils.http import http_date
 from rest_framework.request import Request
 
+from django_ojs.hooks import registry
 from django_ojs.http import fields
 from django_ojs.http.responses import json_response
+from django_ojs.http.unsupported_routes import not_installed
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Job
 from django_ojs.operations.progress import report
@@ -26,6 +28,8 @@ class ProgressView(JobView):
         """
         claim, principal = self.claim_in(data), self.access.principal
         reported = Report.parse(data)
+        if reported.checkpoint is not None and "checkpoint" not in registry.context:
+            raise not_installed("checkpoints")
         job = report(key, reported, claim=claim, principal=principal)
         found = job.progress or {}
         if found.get("data") != reported.data and not self.access.may_read(job.queues):

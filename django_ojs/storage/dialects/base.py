@@ -604,18 +604,6 @@ class Dialect(Server):
         rows = self._rows(connection, "end_steps", values)
         return [self.uuid(key) for (key,) in rows]
 
-    def save_checkpoint(
-        self, connection: BaseDatabaseWrapper, key: Any, run: int, state: str
-    ) -> tuple[int, datetime] | None:
-        """Replace the checkpoint of a job, and return its sequence and time.
-
-        None: a later run has saved one.
-        """
-        values = {"job_id": key, "run": run, "state": state}
-        for sequence, created_at in self._rows(connection, "save_checkpoint", values):
-            return sequence, self.time(created_at)  # type: ignore[return-value]  # never NULL
-        return None
-
     def dead_workers(
         self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
     ) -> list[tuple[str, Session | None]]:

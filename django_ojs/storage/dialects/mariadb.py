@@ -703,15 +703,6 @@ class MariaDB(GaleraLocks):
                 self._run(connection, "end_steps", values, **parts)
         return [self.uuid(key) for key in found]
 
-    def save_checkpoint(
-        self, connection: BaseDatabaseWrapper, key: Any, run: int, state: str
-    ) -> tuple[int, datetime] | None:
-        values = {"job_id": key, "run": run, "state": state}
-        stored_run, sequence, created_at = self._rows(connection, "save_checkpoint", values)[0]
-        if stored_run != run:
-            return None
-        return sequence, cast("datetime", self.time(created_at))
-
     @_repeated
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         with self._whole(connection):

@@ -16,6 +16,8 @@ from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.job_row import CLAIMED
 
 _FOLDER: Final = Path(__file__).parent / "sql"
+#: Django's vendor of MariaDB is that of MySQL.
+_NAMES: Final = {"mysql": "mariadb"}
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 #: By name, which is the trigger's except for the second transitions of FAIL and LAPSE.
@@ -30,6 +32,11 @@ _TRANSITIONS: Final = {
     "last_lapse": (Trigger.LAPSE, State.DISCARDED),
     "reschedule": (Trigger.RESCHEDULE, State.SCHEDULED),
 }
+
+
+def folder_of(vendor: str) -> str:
+    """Return the folder of the files for a database of a vendor."""
+    return _NAMES.get(vendor, vendor)
 
 
 def load(folder: str, name: str, **values: str) -> str:

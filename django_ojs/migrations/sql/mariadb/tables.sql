@@ -8,8 +8,6 @@
 
 ALTER TABLE ojs_api_key CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
-ALTER TABLE ojs_checkpoint CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
-
 ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_job_claim (queue, state, hold, priority DESC, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_due (state, due_at, id),

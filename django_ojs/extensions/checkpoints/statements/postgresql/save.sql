@@ -5,4 +5,4 @@ ON CONFLICT (job_id) DO UPDATE
 SET run = excluded.run, sequence = c.sequence + 1, state = excluded.state,
     created_at = excluded.created_at
 WHERE c.run <= excluded.run
-RETURNING sequence, created_at
+RETURNING c.run, c.sequence, c.created_at
