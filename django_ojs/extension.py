@@ -515,6 +515,12 @@ class Hooks:
     #: What it has a say in when jobs of some queues are claimed.
     claim_rule: ClaimRule | None = None
 
+    #: Another extension no longer holds jobs: called with the ids of up to a thousand, which are
+    #: locked, in the transaction that opens them. It returns the values of `Job.hold` of those that
+    #: it holds itself, or that only claims with its rule may start (see `storage.holds`). An error
+    #: undoes the transaction.
+    holds: Callable[[Collection[UUID]], Mapping[UUID, int]] | None = None
+
     #: A process of a worker begins, before its first claim, or ends, after its last job: called
     #: with the id of the worker, in the main thread of the process and outside of a transaction. An
     #: error is logged.

@@ -171,6 +171,12 @@ class Registry:
             for number in sorted(self._extensions)
             if (rule := self._hooks[number].claim_rule) is not None
         }
+        #: Which jobs extensions hold, by their numbers.
+        self.holds: Mapping[int, Callable[[Collection[UUID]], Mapping[UUID, int]]] = {
+            number: holds
+            for number in sorted(self._extensions)
+            if (holds := self._hooks[number].holds) is not None
+        }
         self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(

@@ -15,12 +15,14 @@ from django_ojs.conf import settings
 from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.limits import limit_key_use, queue_limits
 from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
+from django_ojs.not_installed import name_of
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.reports import queue_overview
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
-from django_ojs.spec.hold import FIRST_HELD
+from django_ojs.spec.hold import FIRST_HELD, owner_of
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
@@ -42,6 +44,7 @@ Kind = Literal[
     "alone",
     "limited",
     "limited_by_key",
+    "held",
     "waits",
 ]
 
@@ -138,6 +141,8 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
         return NotRunning(kind="limited", sentence=limited)
     if (limited := _limited_by_key(job, key)) is not None:
         return NotRunning(kind="limited_by_key", sentence=limited)
+    if job.hold >= FIRST_HELD:
+        return NotRunning(kind="held", sentence=_held(owner_of(job.hold)))
     before = _before(job)
     if not before:
         return NotRunning(
@@ -151,6 +156,17 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
         min(before, MOST_BEFORE) / flow.went_per_minute if flow and flow.went_per_minute else 0
     )
     return NotRunning(kind="waits", sentence=_place(before, minutes))
+
+
+def _held(number: int) -> str:
+    """Return which extension keeps a job from all claims."""
+    for extension in registry.extensions():
+        if extension.number == number:
+            return f"The extension {extension.name} holds it."
+    return (
+        f"An extension that is not installed ({name_of(number)}) holds it. To open it: "
+        "manage.py ojs doctor --only remains --repair."
+    )
 
 
 def _place(before: int, minutes: float) -> str:

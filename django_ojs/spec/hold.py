@@ -4,6 +4,10 @@
 by its number. With the first, the job is open to the claims that apply the rule of the extension;
 with the second, no claim considers it until the extension opens it. All values of open jobs are
 less than all others, so a claim that searches for the next one reads no held job.
+
+A job has one value, and several extensions may hold it. Each stores for itself which jobs it holds.
+When the extension whose value a job has opens it, the others are asked, and the job gets the value
+of the next one (see `storage.holds`).
 """
 
 from typing import Final

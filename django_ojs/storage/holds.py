@@ -1,11 +1,22 @@
-"""What extensions keep from some claims: the values of `Job.hold` in a queue (see `spec.hold`)."""
+"""What extensions keep from claims: the values of `Job.hold` (see `spec.hold`).
 
+An extension holds jobs by `hold`, and opens them by `release`. It stores which jobs it holds in the
+same transaction, so that its hook `holds` can say so. Both functions lock the rows of all jobs that
+they get, also of those that another extension has held: so an extension that opens a job asks the
+others before or after they store what they hold, and misses none. It does so in a transaction in
+which each statement sees what was committed before it (`Dialect.read_committed`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
+from uuid import UUID
 
-from django_ojs.models import Queue
-from django_ojs.spec.hold import FIRST_HELD, FREE, owner_of
-from django_ojs.spec.states import State
-from django_ojs.storage import database, queue_configs
+from django_ojs.hooks import registry
+from django_ojs.models import Job, Queue
+from django_ojs.spec.hold import FIRST_HELD, FREE, held_by, owner_of
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import database, notify, queue_configs
+from django_ojs.storage.dialects.expressions import OneOf
 
 # Each value is a step in the index of claims, however many jobs have it.
 _IN_QUEUE: Final = (
@@ -43,3 +54,66 @@ def learn_rules(queue: str) -> int:
             queue_configs.add_rules([queue], bits)
     queue_configs.refresh()
     return bits
+
+
+def hold(number: int, keys: Collection[UUID]) -> set[UUID]:
+    """Hold jobs for the extension with this number, and return those that no other one has held.
+
+    A job that another one has held stays with that until it opens it. A running job goes on, and is
+    held when it waits again. Jobs that have ended are left out.
+    """
+    mine = held_by(number)
+    jobs = [job for job in _locked(keys) if job.hold < FIRST_HELD or job.hold == mine]
+    _set(mine, [job.pk for job in jobs])
+    return {job.pk for job in jobs}
+
+
+def release(number: int, jobs: Mapping[UUID, str], to: int = FREE) -> None:
+    """Open those of these jobs that the extension with this number has held.
+
+    They are given by id, with their queues, whose workers are notified. `to` is the value of a job
+    that no other extension holds: the rule of this one may have to decide on it.
+    """
+    mine = held_by(number)
+    if set(registry.holds) <= {number}:
+        Job.primary.filter(OneOf("pk", jobs), hold=mine).update(hold=to)
+    else:
+        _open([job for job in _locked(jobs) if job.hold == mine], but=number, to=to)
+    notify.workers_of(set(jobs.values()))
+
+
+def release_unowned(keys: Collection[UUID]) -> None:
+    """Open those of these jobs that are kept from claims by extensions that are not installed."""
+    database.dialect().read_committed(database.connection())
+    known, jobs = registry.numbers(), _locked(keys)
+    _open([job for job in jobs if job.hold != FREE and owner_of(job.hold) not in known])
+
+
+def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> None:
+    """Give each of these jobs, which are locked, to the next extension that holds it.
+
+    After those that hold it come those whose rules decide on it; of several, the first counts.
+    """
+    keys = [job.pk for job in jobs]
+    values = {key: [to] for key in keys}
+    for number, hook in registry.holds.items():
+        if number != but and keys:
+            for key, value in hook(keys).items():
+                values[key].append(value)
+    by_value: dict[int, list[UUID]] = {}
+    for key, found in values.items():
+        value = min(found, key=lambda each: (each < FIRST_HELD, each == FREE, each))
+        by_value.setdefault(value, []).append(key)
+    for value, some in by_value.items():
+        _set(value, some)
+
+
+def _set(value: int, keys: Collection[UUID]) -> None:
+    if keys:
+        Job.primary.filter(OneOf("pk", keys)).update(hold=value)
+
+
+def _locked(keys: Collection[UUID]) -> list[Job]:
+    jobs = Job.primary.filter(OneOf("pk", keys)).exclude(state__in=TERMINAL)
+    jobs = jobs.only("id", "hold").order_by("pk")
+    return list(jobs.select_for_update(no_key=True))

@@ -98,13 +98,15 @@ def free_queues() -> None:
 
 
 def free_jobs() -> None:
-    """Open all jobs that have not ended to all claims, also those that become available later."""
+    """Open all jobs that have not ended, also those that become available later.
+
+    Those that another extension holds, which is installed, stay with that.
+    """
     owned = [value for each in registry.numbers() for value in (open_to(each), held_by(each))]
     for state in sorted(set(State) - TERMINAL):
         jobs = Job.primary.filter(state=state).exclude(hold__in=[FREE, *owned]).order_by("pk")
         for some in _pages(jobs.values_list("pk", flat=True)):
-            job = Job.primary.filter(pk__in=some)
-            database.in_write_transaction(partial(job.update, hold=FREE))
+            database.in_write_transaction(partial(holds.release_unowned, some))
 
 
 def unmark() -> None:

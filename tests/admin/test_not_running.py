@@ -18,6 +18,7 @@ from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import not_running
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.hold import held_by
 from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
 from tests.factories import active, age, in_state, push, push_many, read, worker
@@ -124,6 +125,21 @@ def test_a_type_without_a_handler_is_named() -> None:
     said, html = reason(read(job.id))
     assert "has no handler for renamed.away, and postponed it." in said
     assert "type%3Arenamed.away" in html
+
+
+def test_a_job_that_an_extension_holds_names_it() -> None:
+    listener()
+    job = push(queue="email")
+    for number, said in (
+        (14, "The extension limits by key holds it."),
+        (
+            40,
+            "An extension that is not installed (number 40) holds it. To open it: manage.py ojs "
+            "doctor --only remains --repair.",
+        ),
+    ):
+        Job.primary.filter(pk=job.pk).update(hold=held_by(number))
+        assert reason(job)[0] == said
 
 
 def test_a_pending_job_waits_for_its_activation() -> None:

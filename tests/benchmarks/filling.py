@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from django.db import connection
 
+#: The number of the limits by key as an extension, and what `Job.hold` is of a job that they hold.
+BY_KEY = 14
+HELD = 78
+
 #: Rows in one statement: some seconds of work each.
 CHUNK = 250_000
 
@@ -48,6 +52,21 @@ FROM (
 ) AS jobs
 """
 
+# Of a thousand keys, each with a limit that lets none of them start. They are older than those that
+# wait, and of a higher priority.
+_HELD = f"""
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, created_at, enqueued_at, dead_letter, hold)
+SELECT {_ID}, 'shop.type_' || n %% 40, 'default', 'available', 5,
+       jsonb_build_array(n, 'customer-' || n %% 100000 || '@example.com', 'order_confirmation'),
+       '{{}}', jsonb_build_object('rate_limit', jsonb_build_object('key', key, 'concurrency', 1),
+                                'limit_key', key), 0, 3, 0, 0, created, created, false, {HELD}
+FROM (
+    SELECT n, 'account-' || n %% 1000 AS key,
+           now() - interval '1 hour' * (3 - n / %s::float) AS created
+    FROM generate_series(%s, %s) AS n
+) AS jobs
+"""
 
 #: A new table's pages have room left for small rows: new jobs would lie scattered, one a page, and
 #: each statement would touch as many pages as jobs. A table that has been in use for a while has no
@@ -64,6 +83,17 @@ def fill(*, finished: int = 0, waiting: int = 0) -> None:
                 cursor.execute(statement, [rows, start, min(rows, start + CHUNK - 1)])
     tidy()
     _check(finished + waiting)
+
+
+def hold(held: int) -> None:
+    """Add jobs that the limits by key hold, and their rule to the queue."""
+    from django_ojs.storage import queue_configs
+
+    with connection.cursor() as cursor:
+        for start in range(1, held + 1, CHUNK):
+            cursor.execute(_HELD, [held, start, min(held, start + CHUNK - 1)])
+    queue_configs.add_rules(["default"], 1 << BY_KEY)
+    tidy()
 
 
 def _check(rows: int) -> None:

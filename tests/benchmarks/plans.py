@@ -50,8 +50,11 @@ _LIVE = (
 )
 
 
-def measure(rows: int, waiting: int) -> Iterator[str]:
-    """Fill a table and yield the plans, each under its title. Django is set up here."""
+def measure(rows: int, waiting: int, held: int) -> Iterator[str]:
+    """Fill a table and yield the plans, each under its title. Django is set up here.
+
+    Those of the claims are repeated once the queue has jobs that limits hold.
+    """
     import django
 
     django.setup()
@@ -68,6 +71,11 @@ def measure(rows: int, waiting: int) -> Iterator[str]:
     filling.tidy()
     yield f"# {rows:,} finished jobs, {waiting:,} that are not"
     for title, prepare, step in _steps():
+        yield f"\n## {title}\n"
+        yield from _explain(prepare, step)
+    filling.hold(held)
+    yield f"\n# The same, and {held:,} jobs of the queue that limits hold"
+    for title, prepare, step in _claims_beside_held_jobs():
         yield f"\n## {title}\n"
         yield from _explain(prepare, step)
 
@@ -113,6 +121,30 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     ]
 
 
+def _claims_beside_held_jobs() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
+    from django.db.models.functions import Now
+
+    from django_ojs.extensions.limits import limit_journal
+    from django_ojs.extensions.limits.models import LimitCheck
+    from django_ojs.operations import fetch
+
+    def claim(count: int) -> Any:
+        return fetch.fetch(["default"], count=count, worker_id="w", due=False)
+
+    def nothing() -> None:
+        return None
+
+    def end_one() -> None:
+        LimitCheck.primary.create(limit_key="account-7", due_at=Now())
+
+    return [
+        ("Whether a FETCH may find a job", nothing, lambda _: fetch.may_find(["default"])),
+        ("FETCH: the claim of one", nothing, lambda _: claim(1)),
+        ("FETCH: the claim of a hundred", nothing, lambda _: claim(100)),
+        ("Opening the held jobs of a key", end_one, lambda _: limit_journal.open_due()),
+    ]
+
+
 def _explain(prepare: Callable[[], Any], step: Callable[[Any], Any]) -> Iterator[str]:
     from django.db import connection, transaction
 
@@ -149,7 +181,7 @@ def _taken_back(execute: Callable[..., Any], context: Any) -> Iterator[None]:
     execute("ROLLBACK TO SAVEPOINT explained", None, False, context)
 
 
-def run(rows: int, waiting: int, path: Path) -> None:
+def run(rows: int, waiting: int, held: int, path: Path) -> None:
     """Fill a database of its own, write the plans to a file, and drop the database."""
     server = Server()
     os.environ[NAME_VARIABLE] = server.create(DATABASE)
@@ -158,7 +190,7 @@ def run(rows: int, waiting: int, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:
-            for text in measure(rows, waiting):
+            for text in measure(rows, waiting, held):
                 file.write(text + "\n")
     finally:
         from django.db import connections
@@ -172,9 +204,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.benchmarks.plans", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="finished jobs")
     parser.add_argument("--waiting", type=int, default=100_000, help="jobs that are not")
+    parser.add_argument("--held", type=int, default=100_000, help="jobs that limits hold")
     parser.add_argument("--out", type=Path, default=HOME / "plans.txt")
     arguments = parser.parse_args()
-    run(arguments.rows, arguments.waiting, arguments.out)
+    run(arguments.rows, arguments.waiting, arguments.held, arguments.out)
     print(f"The plans are in {arguments.out}.")
 
 

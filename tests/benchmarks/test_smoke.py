@@ -60,7 +60,7 @@ def test_every_measure_yields_a_figure_of_ours_and_every_section_a_block(tmp_pat
 
 def test_the_plans_of_all_operations_are_written(tmp_path: Path) -> None:
     path = tmp_path / "plans.txt"
-    rows = ("--rows", "200", "--waiting", "100")
+    rows = ("--rows", "200", "--waiting", "100", "--held", "100")
 
     subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.plans", *rows, "--out", str(path)],
@@ -70,7 +70,8 @@ def test_the_plans_of_all_operations_are_written(tmp_path: Path) -> None:
     )
 
     text = path.read_text()
-    for title in ("FETCH: the claim of a hundred", "Promotion", "Pruning", "Folding of the counts"):
+    titles = ("FETCH: the claim of a hundred", "Promotion", "Pruning", "Folding of the counts")
+    for title in (*titles, "Opening the held jobs of a key"):
         plan = text.split(f"## {title}\n")[1].split("\n## ")[0]
         assert "Execution Time" in plan
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Model
 from django.utils import timezone
@@ -48,7 +49,7 @@ class KeyLimitsExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(claim_rule=KeyLimits(), pause_asked=_pause)
+        return Hooks(claim_rule=KeyLimits(), holds=_holds, pause_asked=_pause)
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete what is known of keys that need it no more."""
@@ -98,6 +99,13 @@ class KeyLimitsExtension(Extension):
         from django_ojs.extensions.limits.metrics import metrics
 
         return metrics(within)
+
+
+def _holds(keys: Collection[UUID]) -> dict[UUID, int]:
+    """Return the jobs that only claims with this rule may start."""
+    from django_ojs.extensions.limits import key_limits
+
+    return key_limits.holds(keys)
 
 
 def _pause(job: Any, failure: Failure) -> None:

@@ -126,6 +126,12 @@ def begin(request: ClaimRequest) -> RuledClaim:
     return _Claim(request)
 
 
+def holds(keys: Collection[UUID]) -> dict[UUID, int]:
+    """Return the jobs of these that have a limit: claims decide on them."""
+    limited = Job.primary.annotate(key=KeyOfJob()).filter(OneOf("pk", keys), key__isnull=False)
+    return dict.fromkeys(limited.values_list("pk", flat=True), OPEN)
+
+
 def is_full(queue: str) -> bool:
     """Say whether a queue of which all jobs were held still has no other."""
     connection = database.connection()
@@ -199,6 +205,7 @@ def _set_aside(found: _Round) -> int:
     _store_in_keys(found)
     _begin_episodes(found)
     if found.held:
+        # They are open to this claim, which has locked them: no other extension holds them.
         Job.primary.filter(OneOf("pk", found.held)).update(hold=HELD)
     transitions.reschedule({key: moment(at) for key, at in found.rescheduled.items()})
     if found.dropped:

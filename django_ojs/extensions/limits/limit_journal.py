@@ -16,8 +16,7 @@ from django_ojs.hooks import publish_all
 from django_ojs.models import Job
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
-from django_ojs.storage import database, notify, raw_queries
-from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage import database, holds, raw_queries
 
 #: The bit of the rule that queues have which have had a job with a key.
 RULE: Final = 1 << BY_KEY
@@ -61,8 +60,7 @@ def open_due() -> int:
     # What has ended by a row that is deleted here is counted by the next statement no more.
     LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
     uses = uses_of(keys)
-    opened: list[UUID] = []
-    queues: set[str] = set()
+    opened: dict[UUID, str] = {}
     room_at: dict[str, int] = {}
     again: list[str] = []
     # Keys of which no held job was rejected. Another transaction has locked those that stay held.
@@ -84,16 +82,13 @@ def open_due() -> int:
             )
             may_start, others = _split(key, page, uses[key], room_at)
             rejected |= others
-        if may_start:
-            opened += may_start
-            queues.add(queue)
+        opened |= dict.fromkeys(may_start, queue)
         if len(may_start) == OPENED_AT_ONCE:
             again.append(key)
         if rejected or len(may_start) == OPENED_AT_ONCE:
             unsettled.discard(key)
     if opened:
-        Job.primary.filter(OneOf("pk", opened)).update(hold=OPEN)
-        notify.workers_of(queues)
+        holds.release(BY_KEY, opened, to=OPEN)
     check_at(room_at)
     checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
     if unsettled:

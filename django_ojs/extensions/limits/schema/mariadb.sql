@@ -15,11 +15,11 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
     ON ojs_job (limit_key, state, queue, hold, priority DESC, enqueued_at, id);
 
 -- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One of another extension stays with that.
+-- One that another extension holds stays with that, and has its key.
 CREATE OR REPLACE TRIGGER ojs_job_limit_insert BEFORE INSERT ON ojs_job FOR EACH ROW
 BEGIN
-    IF NEW.hold = 0 AND NEW.options <> '{}' AND JSON_LENGTH(NEW.options, '$.rate_limit') > 0 THEN
-        SET NEW.hold = 14;
+    IF NEW.options <> '{}' AND JSON_LENGTH(NEW.options, '$.rate_limit') > 0 THEN
+        SET NEW.hold = IF(NEW.hold = 0, 14, NEW.hold);
         IF JSON_VALUE(NEW.options, '$.limit_key') IS NULL THEN
             SET NEW.options = JSON_SET(NEW.options, '$.limit_key', coalesce(
                 JSON_VALUE(NEW.options, '$.rate_limit.key'), left(concat('queue:', NEW.queue), 255)));

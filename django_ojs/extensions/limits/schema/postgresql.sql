@@ -25,10 +25,12 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job ((options ->> 'limit_key
     WHERE state IN ('scheduled', 'retryable') AND (options ->> 'limit_key') IS NOT NULL;
 
 -- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One of another extension stays with that.
+-- One that another extension holds stays with that, and has its key.
 CREATE OR REPLACE FUNCTION ojs_job_limit_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.hold := 14;
+    IF NEW.hold = 0 THEN
+        NEW.hold := 14;
+    END IF;
     IF NOT NEW.options ? 'limit_key' THEN
         NEW.options := NEW.options || jsonb_build_object('limit_key',
             coalesce(NEW.options #>> '{rate_limit,key}', left('queue:' || NEW.queue, 255)));
@@ -37,7 +39,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER ojs_job_limit_insert BEFORE INSERT ON ojs_job FOR EACH ROW
-    WHEN (NEW.hold = 0 AND NEW.options -> 'rate_limit' <> '{}')
+    WHEN (NEW.options -> 'rate_limit' <> '{}')
     EXECUTE FUNCTION ojs_job_limit_insert();
 
 CREATE OR REPLACE FUNCTION ojs_job_limit_check() RETURNS trigger LANGUAGE plpgsql

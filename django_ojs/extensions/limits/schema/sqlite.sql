@@ -20,11 +20,11 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job (options ->> '$.limit_ke
     WHERE state IN ('scheduled', 'retryable') AND options ->> '$.limit_key' IS NOT NULL;
 
 -- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One of another extension stays with that.
+-- One that another extension holds stays with that, and has its key.
 CREATE TRIGGER IF NOT EXISTS ojs_job_limit_insert AFTER INSERT ON ojs_job
-WHEN NEW.hold = 0 AND NEW.options <> '{}' AND NEW.options -> '$.rate_limit' <> '{}' BEGIN
+WHEN NEW.options <> '{}' AND NEW.options -> '$.rate_limit' <> '{}' BEGIN
     UPDATE ojs_job
-    SET hold = 14,
+    SET hold = CASE hold WHEN 0 THEN 14 ELSE hold END,
         options = CASE WHEN options ->> '$.limit_key' IS NOT NULL THEN options
                        ELSE json_set(options, '$.limit_key',
                                      coalesce(options ->> '$.rate_limit.key', 'queue:' || queue)) END
