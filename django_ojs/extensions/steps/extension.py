@@ -9,16 +9,12 @@ from uuid import UUID
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
-from django_ojs.extensions.steps.models import Step
+from django_ojs.extensions.steps.models import SPENT, Step
 from django_ojs.extensions.steps.settings import StepsSettings
 from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.worker.in_flight import Run
-
-#: The attempts that count against `max_attempts`, in the JSON object of a job that was given back
-#: (ojs-core §11.10: what the document does not know has a prefix).
-SPENT: Final = "x_spent_attempts"
 
 _current: Final[ContextVar[Steps | None]] = ContextVar("ojs_steps", default=None)
 

@@ -8,8 +8,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.extensions.steps import remote
-from django_ojs.extensions.steps.extension import SPENT
-from django_ojs.extensions.steps.models import MAX_NAME, Step, StepKind, StepStatus
+from django_ojs.extensions.steps.models import MAX_NAME, SPENT, Step, StepKind, StepStatus
 from django_ojs.extensions.steps.remote import ClientStep
 from django_ojs.extensions.steps.sending import signal
 from django_ojs.http import fields
