@@ -746,6 +746,13 @@ class Extension:
         """
         return ()
 
+    def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
+        """Return what it knows of why scheduled jobs wait: a sentence for each of these, by its id.
+
+        Called with the job of a page, or with the scheduled jobs of a page of the list: one query.
+        """
+        return {}
+
     def what_is(self, key: UUID) -> Sequence[str]:
         """Return what to say to an operator who looks for a job by this id, if it is its own."""
         return ()

@@ -32,7 +32,7 @@ from django_ojs.extension import (
 from django_ojs.spec import queue_config
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
-from django_ojs.spec.states import Trigger
+from django_ojs.spec.states import State, Trigger
 
 logger = logging.getLogger("django_ojs")
 
@@ -492,6 +492,15 @@ def workers_start() -> None:
 def shown(job: Any) -> dict[str, Any]:
     """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
     return {name: value for hook in registry.shown for name, value in hook(job).items()}
+
+
+def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
+    """Return what extensions know of why scheduled jobs wait, by their ids: see `waits_for`."""
+    scheduled = [job for job in jobs if job.state == State.SCHEDULED]
+    if not scheduled:
+        return {}
+    found = [extension.waits_for(scheduled) for extension in registry.extensions()]
+    return {key: sentence for each in found for key, sentence in each.items()}
 
 
 def worker_started(worker_id: str) -> None:

@@ -203,18 +203,30 @@ class OperatorModelAdmin(ObjectHistory):
         action = next((action for action in self.object_actions if action.name == name), None)
         if action is None:
             raise Http404
+        data = request.POST if request.method == "POST" else request.GET
+        keys = list(dict.fromkeys(data.getlist("key")))
+        return self.run_action(request, action, keys)
+
+    def run_action(self, request: HttpRequest, action: Action, keys: Sequence[str]) -> HttpResponse:
+        """Run an action that the address names, or show its confirmation page, which posts there.
+
+        For pages of extensions too. Raises PermissionDenied.
+        """
         if not self.has_scope(request, action.scope):
             raise PermissionDenied
         if request.method not in ("GET", "HEAD", "POST"):
             return HttpResponseNotAllowed(["GET", "POST"])
-        data = request.POST if request.method == "POST" else request.GET
-        keys = list(dict.fromkeys(data.getlist("key")))
         # The button of a list posts here without a confirmation: only confirm.html has `confirmed`.
         confirmed = request.method == "POST" and (
             not action.needs_confirmation or "confirmed" in request.POST
         )
         return self._run_or_confirm(
-            request, action, keys, confirmed=confirmed, next_url=self.return_url(request)
+            request,
+            action,
+            keys,
+            confirmed=confirmed,
+            url=request.path,
+            next_url=self.return_url(request),
         )
 
     def start_action(self, request: HttpRequest, name: str, keys: Sequence[str]) -> HttpResponse:
@@ -224,7 +236,10 @@ class OperatorModelAdmin(ObjectHistory):
         """
         (action,) = (each for each in self.object_actions if each.name == name)
         confirmed, here = not action.needs_confirmation, request.get_full_path()
-        return self._run_or_confirm(request, action, keys, confirmed=confirmed, next_url=here)
+        url = self.url("action", name)
+        return self._run_or_confirm(
+            request, action, keys, confirmed=confirmed, url=url, next_url=here
+        )
 
     def _run_or_confirm(
         self,
@@ -233,6 +248,7 @@ class OperatorModelAdmin(ObjectHistory):
         keys: Sequence[str],
         *,
         confirmed: bool,
+        url: str,
         next_url: str,
     ) -> HttpResponse:
         if problem := action.problem_with(keys):
@@ -246,7 +262,7 @@ class OperatorModelAdmin(ObjectHistory):
                 self.message_user(request, result.message(action), result.level)
                 return HttpResponseRedirect(next_url)
         context = confirmation.context(request)
-        context |= {"url": self.url("action", action.name), "next": next_url}
+        context |= {"url": url, "next": next_url}
         return self.render(request, "confirm", action.label, context)
 
     def panels(

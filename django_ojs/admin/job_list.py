@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.http import urlencode
 from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
+from django_ojs import hooks
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
@@ -94,6 +95,8 @@ class JobRow:
     message: str
     #: The progress of a running job that reports it.
     share: float | None
+    #: What a scheduled job waits for, where an extension knows more than its time.
+    waits_for: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,12 +151,20 @@ def _rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[Jo
     if payload and jobs:
         arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
     running = shares(query, jobs)
+    waiting = query(gettext_noop("what jobs wait for"), lambda: hooks.waits_for(jobs)) or {}
     return [
-        _row(job, (arguments or {}).get(job.pk, ""), payload, running.get(job.pk)) for job in jobs
+        _row(
+            job,
+            (arguments or {}).get(job.pk, ""),
+            payload,
+            share=running.get(job.pk),
+            waits_for=waiting.get(job.pk, ""),
+        )
+        for job in jobs
     ]
 
 
-def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:
+def _row(job: Job, preview: str, payload: bool, *, share: float | None, waits_for: str) -> JobRow:
     error = redacted(job.error) if payload else None
     message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
     return JobRow(
@@ -163,6 +174,7 @@ def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:
         preview=preview,
         message=message,
         share=share,
+        waits_for=waits_for,
     )
 
 

@@ -24,6 +24,8 @@ MAX_RUNS: Final = 50
 _NO_FAILURE: Final = frozenset(
     {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
 )
+#: In these states, the run that began last has ended: its attempt is stored, if it was one.
+_BETWEEN_RUNS: Final = frozenset({State.AVAILABLE, State.RETRYABLE, State.SCHEDULED})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +88,7 @@ def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> TimelineRu
 
 
 def _latest_run(job: Job) -> list[TimelineRun]:
-    if job.started_at is None or not job.run or job.state in (State.AVAILABLE, State.RETRYABLE):
+    if job.started_at is None or not job.run or job.state in _BETWEEN_RUNS:
         return []
     running = job.state == State.ACTIVE
     return [

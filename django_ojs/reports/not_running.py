@@ -10,7 +10,7 @@ from typing import Final, Literal
 from django.db.models import Q
 from django.utils import timezone
 
-from django_ojs import formatting
+from django_ojs import formatting, hooks
 from django_ojs.conf import settings
 from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.limits import limit_key_use, queue_limits
@@ -78,6 +78,8 @@ def _not_due(job: Job) -> NotRunning:
     late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
     duration = formatting.duration(abs(late or 0))
     if late is None or late <= 0:
+        if (waits := hooks.waits_for([job]).get(job.pk)) is not None:
+            return NotRunning(kind="due", sentence=waits)
         due = f"It is due in {duration}"
         if job.state == State.SCHEDULED and job.enqueued_at is not None:
             due = f"At its limit it was rescheduled. {due}"

@@ -2,9 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 from django_ojs.extension import Suspended
 from django_ojs.handlers import get_handler
@@ -56,21 +57,18 @@ def drain(
     early = [State.SCHEDULED] * with_scheduled + [State.RETRYABLE] * with_retries
     log, ends = JobLog(), Counter[str]()
     ran = Counter[str]()
+    woken: dict[UUID, datetime | None] = {}
     end = time.monotonic() + timeout
     while max_jobs is None or ran.total() < max_jobs:
         if time.monotonic() > end:
             raise DrainTimeout(_unfinished(ran, timeout))
-        job = _claim(store, queue, early)
+        with savepoint():
+            job = store.claim(queue, early, woken)
         if job is None:
             break
         ran[job.type] += 1
         ends[_run(store, failures, log, job)] += 1
     return Drained(**{state: ends[state] for state in Drained.__dataclass_fields__})
-
-
-def _claim(store: Rows, queue: str | None, early: Sequence[State]) -> Claimed | None:
-    with savepoint():
-        return store.claim(queue, early)
 
 
 def _run(store: Rows, failures: Failures, log: JobLog, job: Claimed) -> str:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -77,10 +77,13 @@ class Rows:
                 each.cleared(keys)
         self.results.clear()
 
-    def claim(self, queue: str | None, early: Sequence[State]) -> Claimed | None:
+    def claim(
+        self, queue: str | None, early: Sequence[State], woken: dict[UUID, datetime | None]
+    ) -> Claimed | None:
         """Claim the next job, of one queue or of all.
 
         Where none is available, the first of those in a state of `early`, before it is due.
+        `woken` keeps when these were due: one that waits for the same time again is left alone.
         """
         waiting = Job.primary.filter(state__in=WAITING)
         if queue is None:
@@ -95,12 +98,14 @@ class Rows:
             claimed = fetch(queues, count=1, worker_id=WORKER_ID, pool=None)
             if not claimed and next_starts.unread.intersection(queues):
                 continue  # It dropped or rescheduled as many jobs as one claim may.
-            left = waiting.exclude(pk__in=early_once).order_by("due_at", "pk")
-            first = None if claimed else left.first()
+            left = waiting.exclude(pk__in=early_once).order_by("due_at", "pk").only("pk", "due_at")
+            others = (job for job in left if job.pk not in woken or woken[job.pk] != job.due_at)
+            first = None if claimed else next(others, None)
             if first is None:
                 return claimed[0] if claimed else None
             # The next claim promotes it, and may reschedule it at its limit.
             early_once.add(first.pk)
+            woken[first.pk] = first.due_at
             Job.primary.filter(pk=first.pk).update(due_at=Now())
 
     def context_of(self, job: Claimed, *, is_async: bool) -> JobContext:

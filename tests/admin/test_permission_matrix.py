@@ -40,7 +40,7 @@ ADMINS = {model: each for model, each in admin.site._registry.items() if model i
 PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, OperatorModelAdmin)}
 
 #: What the parts of an address are filled with, by name, beside an object's own key.
-PARTS: dict[str, Any] = {"name": "pause", "content_type_id": 1}
+PARTS: dict[str, Any] = {"name": "pause", "content_type_id": 1, "number": 0}
 
 #: Lists of jobs under another name.
 SEEN_BY = {"deadletterjob": "view_job", "bulkoperation": "view_job"}

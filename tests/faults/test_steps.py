@@ -82,7 +82,6 @@ def test_jobs_that_wait_hold_no_slot_and_no_place_of_a_limit(site: Site, report:
     assert len(ledger.starts()) == 2 * len(waiting) + 1
 
 
-@pytest.mark.storm
 def test_a_storm_of_kills_over_jobs_with_steps(site: Site, report: Report, seed: int) -> None:
     report(f"seed {seed}, {JOBS} jobs with steps, {KILLS} kills")
     crew = Crew(site)

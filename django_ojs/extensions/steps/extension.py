@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import SPENT, Step
@@ -63,6 +63,30 @@ class StepsExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it, as ours."""
         return (Declared(custom="django-ojs:steps"),)
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention."""
+        from django_ojs.extensions.steps import findings
+
+        return findings.found()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the address of the actions on a step."""
+        from django_ojs.extensions.steps import admin
+
+        return admin.urls(page)
+
+    def panels(self) -> Sequence[Any]:
+        """Return the steps on the page of a job."""
+        from django_ojs.extensions.steps import admin
+
+        return (admin.PANEL,)
+
+    def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
+        """Return for what these jobs wait in their steps."""
+        from django_ojs.extensions.steps import wait_sentences
+
+        return wait_sentences.of(jobs)
 
 
 def current() -> Steps:

@@ -1,6 +1,6 @@
 """Jobs that a step starts, and for which it waits: a group of `extensions.workflows`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
@@ -67,23 +67,27 @@ def ended(events: Sequence[NewEvent]) -> None:
         if str(event.data["workflow_name"]).startswith(_PREFIX):
             # As a signal: a job that is being suspended finds the end, or is found here.
             store.lock_signal(WORKFLOW, event.subject)
-            waiting = Step.primary.filter(
+            found = Step.primary.filter(
                 signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
             )
-            sending.wake(set(waiting.values_list("job_id", flat=True)))
+            sending.wake(set(found.values_list("job_id", flat=True)))
 
 
 def parents_ended(change: Change) -> None:
     """Cancel the jobs that jobs wait for which were cancelled, or have expired."""
-    cancel(change.before)
+    cancel(waiting(change.before))
 
 
-def cancel(keys: Collection[UUID]) -> None:
-    """Cancel the jobs for which these jobs wait."""
-    waiting = Step.primary.filter(
+def waiting(keys: Collection[UUID]) -> Iterable[Step]:
+    """Return the steps of these jobs that wait for jobs."""
+    return Step.primary.filter(
         OneOf("job_id", keys), kind=StepKind.GATHER, outcome=StepStatus.WAITING
     )
-    for step in waiting:
+
+
+def cancel(steps: Iterable[Step]) -> None:
+    """Cancel the jobs for which these steps wait."""
+    for step in steps:
         with suppress(Conflict, NotFound):  # They have ended.
             workflows.cancel(_id(step))
 

@@ -193,6 +193,22 @@ def test_a_wait_that_is_resumed_for_nothing_waits_on(ojs: TestContext) -> None:
     assert program.run() == COMPLETED
 
 
+def test_a_drain_runs_sleepers_before_their_time_and_leaves_those_that_wait(
+    ojs: TestContext,
+) -> None:
+    def sleeps(ctx: django_ojs.JobContext) -> Any:
+        for _ in range(2):
+            steps.sleep("nap", timedelta(days=1))
+        return waits(ctx)
+
+    program = Program(ojs, sleeps)
+    # Twice it slept, and once it looked for its signal in vain.
+    assert program.run(with_scheduled=True) == Drained(suspended=4)
+    assert program.history == [("nap", "done"), ("nap#2", "done"), ("packed", "waiting")]
+    steps.signal("packed", "order-7", 1)
+    assert program.run(with_scheduled=True) == COMPLETED
+
+
 def test_a_signal_commits_with_the_rows_of_its_sender(ojs: TestContext) -> None:
     program = Program(ojs, waits)
     program.run()

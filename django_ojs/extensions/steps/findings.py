@@ -1,0 +1,53 @@
+"""What needs attention of jobs with steps."""
+
+from typing import Final
+
+from django.db.models import Exists, OuterRef
+
+from django_ojs.extension import Problem
+from django_ojs.extensions.steps.models import Step, StepStatus
+from django_ojs.models import Job
+from django_ojs.spec.states import State
+from django_ojs.storage import queue_configs
+
+#: The jobs that are looked at: those that are due next.
+_SAMPLE: Final = 500
+#: The names that a finding says.
+_MOST: Final = 5
+
+
+def found() -> list[Problem]:
+    """Find jobs that may be discarded between two of their steps."""
+    waiting = Step.primary.filter(job_id=OuterRef("pk"), outcome=StepStatus.WAITING)
+    due = Job.primary.filter(state=State.SCHEDULED).annotate(is_asleep=Exists(waiting))
+    columns = ("queue", "type", "options__rate_limit__on_limit", "is_asleep")
+    sample = due.order_by("due_at", "id").values_list(*columns)[:_SAMPLE]
+    asleep = [rest for *rest, is_asleep in sample if is_asleep]
+    queues = {q for q, _, _ in asleep if queue_configs.of(q).backpressure.strategy == "drop_oldest"}
+    types = {type for _, type, on_limit in asleep if on_limit == "drop"}
+    problems = []
+    if queues:
+        problems.append(
+            Problem(
+                found=f"Jobs wait in a step, and their queue may drop them: {_names(queues)}.",
+                why="With the strategy drop_oldest, a job that goes on after its wait is the "
+                "oldest, and is discarded between two steps when the queue is full.",
+                cure="Give these queues the strategy reject or block, or these jobs another queue.",
+            )
+        )
+    if types:
+        problems.append(
+            Problem(
+                found=f"Jobs wait in a step, and their limit may drop them: {_names(types)}.",
+                why="With on_limit drop, a job that goes on after its wait and meets the limit is "
+                "discarded between two steps.",
+                cure="Let these types wait at their limit: on_limit wait or reschedule.",
+            )
+        )
+    return problems
+
+
+def _names(names: set[str]) -> str:
+    some = sorted(names)
+    more = f" and {len(some) - _MOST} more" if len(some) > _MOST else ""
+    return ", ".join(some[:_MOST]) + more

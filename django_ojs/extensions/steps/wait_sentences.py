@@ -1,0 +1,35 @@
+"""What jobs wait for in their steps, for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
+from django_ojs.formatting import absolute_time, duration
+from django_ojs.storage.dialects.expressions import OneOf
+
+
+def of(jobs: Sequence[Any]) -> Mapping[UUID, str]:
+    """Return for what those of these jobs wait that have a step which waits: one query."""
+    waiting = Step.primary.filter(
+        OneOf("job_id", [job.pk for job in jobs]), outcome=StepStatus.WAITING
+    )
+    found = waiting.defer("result", "error")
+    return {step.job_id: _sentence(step) for step in found}
+
+
+def _sentence(step: Step) -> str:
+    since = f"since {duration(timezone.now() - step.started_at)}"
+    until = absolute_time(step.until)
+    match step.kind:
+        case StepKind.WAIT:
+            return f"It waits for {step.signal} of {step.key} {since}, until {until}."
+        case StepKind.SLEEP:
+            return f"It sleeps in the step {step.name} {since}, until {until}."
+        case StepKind.GATHER:
+            return f"It waits for the jobs of the step {step.name} {since}, until {until}."
+        case _:
+            failed = f"Its step {step.name} has failed (calls: {step.attempts})"
+            return f"{failed}, and is tried again at {until}."
