@@ -207,11 +207,11 @@ def test_what_one_condition_refuses_the_others_give_back(number: int, near: bool
             held = advisory_locks()
             with pytest.raises(QueueFull) as caught:
                 add("a")
-            assert (caught.value.tenant, places.free) == ("a", 2)
+            assert (caught.value.part, places.free) == (("tenant", "a"), 2)
             places.free = 0
             with pytest.raises(QueueFull) as caught:
                 add("b")
-            assert (caught.value.details.get("by"), caught.value.tenant) == ("places", None)
+            assert (caught.value.details.get("by"), caught.value.part) == ("places", None)
             assert advisory_locks() == held
             places.free = 2
             add("b")
@@ -221,7 +221,7 @@ def test_what_one_condition_refuses_the_others_give_back(number: int, near: bool
                 held = advisory_locks()
                 with pytest.raises(QueueFull) as caught:
                     add("c")
-                assert (caught.value.tenant, caught.value.bound) == (None, 3)
+                assert (caught.value.part, caught.value.bound) == (None, 3)
                 assert (places.free, advisory_locks()) == (1, held)
                 assert stored() == 3
             # The tenant has its two places still.

@@ -384,10 +384,6 @@ class Migration(migrations.Migration):
                     "hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
-                (
-                    "tenant_id",
-                    models.CharField(blank=True, editable=False, max_length=255, null=True),
-                ),
             ],
             options={
                 "verbose_name": "job",
@@ -506,28 +502,6 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("state", "pending")),
                         name="ojs_job_pending",
-                    ),
-                    models.Index(
-                        models.F("queue"),
-                        models.OrderBy(models.F("priority"), descending=True),
-                        models.F("tenant_id"),
-                        models.F("enqueued_at"),
-                        models.F("id"),
-                        condition=models.Q(
-                            ("hold__lt", 64),
-                            ("state", "available"),
-                            ("tenant_id__isnull", False),
-                        ),
-                        name="ojs_job_tenant_turn",
-                    ),
-                    models.Index(
-                        models.F("queue"),
-                        models.F("tenant_id"),
-                        condition=models.Q(
-                            ("state__in", ["available", "retryable", "scheduled"]),
-                            ("tenant_id__isnull", False),
-                        ),
-                        name="ojs_job_tenant_waiting",
                     ),
                 ],
                 "constraints": [

@@ -13,10 +13,9 @@ from django_ojs import hooks
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids, retry_policy
-from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy
-from django_ojs.spec.states import TERMINAL, WAITING, State
+from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import elapsed
 
 STATES = [
@@ -125,9 +124,6 @@ class Job(StoredModel):
     #: Which claims consider it while it is available (`spec.hold`).
     hold = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
 
-    #: Its tenant, where the configuration of the queue names tenants (`spec.tenants`).
-    tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
-
     progress = StoredJSONField(null=True, blank=True)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
@@ -217,24 +213,6 @@ class Job(StoredModel):
             # Lineage: the children of a job, oldest first. Most jobs have no parent.
             models.Index(
                 "parent_id", "id", name="ojs_job_parent", condition=Q(parent_id__isnull=False)
-            ),
-            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that no claim
-            # considers are left out.
-            models.Index(
-                "queue",
-                F("priority").desc(),
-                "tenant_id",
-                "enqueued_at",
-                "id",
-                name="ojs_job_tenant_turn",
-                condition=Q(tenant_id__isnull=False, state="available", hold__lt=FIRST_HELD),
-            ),
-            # Tenants of a queue: the number of waiting jobs of each.
-            models.Index(
-                "queue",
-                "tenant_id",
-                name="ojs_job_tenant_waiting",
-                condition=Q(tenant_id__isnull=False, state__in=sorted(WAITING)),
             ),
         ]
         constraints = [

@@ -480,6 +480,9 @@ class QueueFull(OJSError):
     needs: tuple[int, int] = (1, 0)
     #: Whether it is full is not known: open transactions hold its lock.
     is_busy: bool = False
+    #: The part of the queue that is full, while its other jobs have room: what it is, and its id.
+    #: None: the queue itself is full.
+    part: tuple[str, str] | None = None
     #: Says of this error whether there is room by now: who waits asks it. None: waiting is no use.
     has_room: Callable[[Self], bool] | None = None
 
@@ -492,28 +495,27 @@ class QueueFull(OJSError):
         bound: int,
         strategy: str,
         busy: bool = False,
-        tenant: str | None = None,
+        part: tuple[str, str] | None = None,
     ) -> Self:
         """Return the error of a queue that holds `depth` of `bound`, in jobs or in bytes.
 
-        `busy`: open transactions may fill the queue, and did not end in time. `tenant`: depth and
-        bound are those of one tenant; its bound has the name of multi-tenancy §8.1.
+        `busy`: open transactions may fill the queue, and did not end in time. `part`: depth and
+        bound are those of a part of the queue.
         """
-        what = f"queue {queue}" if tenant is None else f"queue {queue} for tenant {tenant}"
+        what = f"queue {queue}" if part is None else f"queue {queue} for {' '.join(part)}"
         message = f"{what} is full: {depth} of {bound}"
         if busy:
             message = f"{what} may be full: {depth} of {bound}, and transactions are open"
-        details = {"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
-        if tenant is not None:
-            details |= {"tenant_id": tenant, "limit": "max_queue_depth"}
-        error = cls(message, details=details)
-        error.is_busy = busy
+        error = cls(message)
+        error.is_busy, error.part = busy, part
+        error.details |= {"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
+        error.details |= error.part_details
         return error
 
     @property
-    def tenant(self) -> str | None:
-        """The tenant whose bound was reached; None where it is the queue's."""
-        return self.details.get("tenant_id")
+    def part_details(self) -> dict[str, str]:
+        """The members of the details, and of events, that name the part of the queue."""
+        return {} if self.part is None else {f"{self.part[0]}_id": self.part[1]}
 
     @property
     def queue(self) -> str:

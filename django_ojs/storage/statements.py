@@ -11,21 +11,32 @@ from django_ojs.storage.dialects import sql_files
 class Statements:
     """The files `<database>/<name>.sql`, in which `{now}` is the time at which a statement began.
 
-    They have the placeholders of the states that those of the core have (see `sql_files`).
+    They have the placeholders of the states that those of the core have (see `sql_files`), and
+    those of `values`. A statement that several databases understand is in the folder `common`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **values: str) -> None:
         self._folder: Final = folder
+        self._values: Final = tuple(values.items())
 
-    def rows(self, name: str, values: Any) -> list[Any]:
-        """Execute a statement on the database of the jobs, and return its rows."""
+    def rows(self, name: str, values: Any, **parts: str) -> list[Any]:
+        """Execute a statement, completed with `parts`, and return its rows.
+
+        It is executed on the database of the jobs.
+        """
         connection = database.connection()
+        statement = self.text(name)
         with connection.cursor() as cursor:
-            cursor.execute(_load(self._folder, connection.vendor, name), values)
+            cursor.execute(statement.format(**parts) if parts else statement, values)
             return list(cursor.fetchall())
+
+    def text(self, name: str) -> str:
+        """Return a statement."""
+        return _load(self._folder, database.connection().vendor, name, self._values)
 
 
 @cache
-def _load(folder: Path, vendor: str, name: str) -> str:
-    now = database.dialect().now
-    return sql_files.load(str(folder / sql_files.folder_of(vendor)), name, now=now)
+def _load(folder: Path, vendor: str, name: str, values: tuple[tuple[str, str], ...]) -> str:
+    own = folder / sql_files.folder_of(vendor)
+    chosen = own if (own / f"{name}.sql").exists() else folder / "common"
+    return sql_files.load(str(chosen), name, now=database.dialect().now, **dict(values))

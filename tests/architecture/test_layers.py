@@ -98,6 +98,7 @@ EXTENSION_FLOORS = {
     "commit_order": 2,
     "queue_fields": 2,
     "rate_limit": 1,
+    "tenant_statements": 2,
 }
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}

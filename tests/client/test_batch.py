@@ -19,6 +19,7 @@ import django_ojs as ojs
 from django_ojs import signals
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.tenants.spec import MARK
 from django_ojs.middleware import enqueue_chain
 from django_ojs.models import Job
 from django_ojs.operations import queues
@@ -287,7 +288,7 @@ def test_what_handles_jobs_on_their_way_handles_those_that_are_alike() -> None:
         alike(queue="small")
     queues.configure("shared", {"tenant_limits": {"max_queue_depth": 5}})
     shared = alike(queue="shared", meta={"tenant_id": "acme"})
-    assert {ojs.get_job(job.id).tenant_id for job in shared} == {"acme"}
+    assert {ojs.get_job(job.id).marks for job in shared} == {MARK}
     queues.configure("slow", {"default_timeout": 90, "allowed_job_types": ["test.alike"]})
     assert {ojs.get_job(job.id).timeout_ms for job in alike(queue="slow")} == {90_000}
     queues.configure("slow", {"allowed_job_types": ["test.other"]})

@@ -98,7 +98,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         with hooks.with_own_jobs(lambda _: results):
             return bounds.insert_admitted(batch, insert)
     except QueueFull as full:
-        if full.tenant is None:
+        if full.part is None:
             bounds.add_needs(full, _load_of(full.queue, batch.earlier))
         raise
 

@@ -103,7 +103,7 @@ def _store_one(entry: OutboxEntry, using: str) -> HoldsBack | None:
         # A bound may be raised, so a job waits even where it does not fit now.
         if error.retryable or isinstance(error, QueueFull):
             wait = BACKOFF.delay(entry.attempts + 1, random.random)
-            of_tenant = isinstance(error, QueueFull) and error.tenant is not None
+            of_tenant = isinstance(error, QueueFull) and error.part is not None
             held_back = HoldsBack.TENANT if of_tenant else HoldsBack.QUEUE
             outbox.postponed(
                 [entry.pk], using,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from django_ojs.extension import (
@@ -17,6 +18,7 @@ from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants import tenant_bounds
 from django_ojs.extensions.tenants.queue_fields import FIELDS, has_tenants
+from django_ojs.extensions.tenants.spec import MARK, NUMBER
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.dialects.rows import ClaimRequest
@@ -30,7 +32,8 @@ class TenantsExtension(Extension):
     name = "tenants"
     #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
     #: for no lock of theirs.
-    number = 10
+    number = NUMBER
+    schema = Path(__file__).parent / "schema"
     queue_fields = FIELDS
 
     def hooks(self) -> Hooks:
@@ -39,13 +42,13 @@ class TenantsExtension(Extension):
             around_insert=_insert,
             around_admit_again=_admit_again,
             # Jobs that wait already; where there are very many, the maintenance does the rest.
-            after_queue_configured=tenants.assign,
+            after_queue_configured=tenants.mark,
             claim_rule=TenantTurns(),
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Name the tenants of jobs that wait."""
-        return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
+        """Mark the jobs that wait."""
+        return (DueStep(run=tenants.marker.mark_all, interval=60.0, batch=sys.maxsize),)
 
     def panels(self) -> Sequence[Any]:
         """Return the tenants of a queue."""
@@ -92,12 +95,12 @@ def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
     with database.atomic():
         tenant_bounds.admit_again(readmission)
         changed = change()
-        tenants.assign_to([job.pk for job in readmission.jobs if _needs_tenant(job, readmission)])
+        tenants.mark_jobs([job.pk for job in readmission.jobs if _lacks_mark(job, readmission)])
     return changed
 
 
-def _needs_tenant(job: Any, readmission: Readmission) -> bool:
+def _lacks_mark(job: Any, readmission: Readmission) -> bool:
     """Whether a job has moved into a queue that names tenants, or is older than their names."""
-    if readmission.queue is not None:
-        return job.pk not in readmission.left_out
-    return job.tenant_id is None and has_tenants(queue_configs.of(job.queue))
+    if job.marks & MARK or job.pk in readmission.left_out:
+        return False
+    return has_tenants(queue_configs.of(readmission.queue or job.queue))

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants.queue_fields import has_tenants
 from django_ojs.extensions.tenants.spec import TenantFairness, TenantLimits
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.operations.queues.status import QueueStatus
 
 
@@ -39,5 +39,5 @@ def busiest(status: QueueStatus, *, limit: int) -> list[TenantStatus]:
             bound=None if limits is None else limits.depth_of(tenant),
             weight=None if fairness is None else fairness.weight_of(tenant),
         )
-        for tenant, depth in tenants.busiest(status.name, limit=limit)
+        for tenant, depth in statements().busiest(status.name, limit)
     ]

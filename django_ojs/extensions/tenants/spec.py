@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+#: The number of the extension, and its bit in `Job.marks`: the queue of the job names tenants.
+NUMBER: Final = 10
+MARK: Final = 1 << NUMBER
+
 #: The tenant of jobs without one (multi-tenancy §15.3). No client can name it.
 DEFAULT_TENANT: Final = "_default"
 MAX_LENGTH: Final = 255

@@ -13,6 +13,7 @@ from django.db.models import Q
 from django_ojs.extension import LeftOut, Readmission
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, TenantLimits, tenant_of
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
@@ -60,27 +61,30 @@ def admit(added: Added, *, is_tried_again: bool = False) -> None:
     for (queue, tenant), jobs in sorted(added.items()):
         limits = queue_configs.of(queue).part(TenantLimits)
         bound = None if limits is None else limits.depth_of(tenant)
-        if bound is not None and not tenants.has_room(queue, tenant, jobs, bound):
+        if bound is not None and not statements().admit(queue, tenant, jobs=jobs, bound=bound):
             _admit_locked(queue, tenant, bound, jobs, is_tried_again)
 
 
 def admit_again(readmission: Readmission) -> None:
     """Admit stored jobs as `admit` does; leave some out, where the caller lets some wait."""
     rejections = readmission.rejections
-    for tenant in rejections or ():
-        readmission.left_out.update(_of_tenant(readmission, tenant))
+    for left_out in (rejections or {}).values():
+        if left_out.full.part is not None:
+            _, tenant = left_out.full.part
+            readmission.left_out.update(_of_tenant(readmission, tenant))
     while True:
         try:
             with database.atomic():
                 admit(added_again(readmission), is_tried_again=readmission.is_tried_again)
             return
         except QueueFull as full:
-            if rejections is None or full.tenant is None:
+            if rejections is None or full.part is None:
                 raise
-            rejections[full.tenant] = LeftOut(full=full, others=_of_others(full.tenant))
+            _, tenant = full.part
+            rejections[" ".join(full.part)] = LeftOut(full=full, others=_of_others(tenant))
             # The first take the last room.
             room = max(0, full.bound - full.depth)
-            readmission.left_out.update(_of_tenant(readmission, full.tenant)[room:])
+            readmission.left_out.update(_of_tenant(readmission, tenant)[room:])
 
 
 def _of_tenant(readmission: Readmission, tenant: str) -> list[UUID]:
@@ -104,7 +108,7 @@ def _admit_locked(queue: str, tenant: str, bound: int, jobs: int, is_tried_again
         raise _full(queue, tenant, None, bound, jobs)
     # It may have changed while this transaction waited for the lock.
     now = _bound_now(queue, tenant)
-    if now is not None and (depth := tenants.depth(queue, tenant)) + jobs > now:
+    if now is not None and (depth := statements().depth(queue, tenant)) + jobs > now:
         raise _full(queue, tenant, depth, now, jobs)
 
 
@@ -122,8 +126,10 @@ def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> 
         # Jobs of a tenant are never dropped for its newer ones: the bound of the queue does that.
         strategy="block" if waits else "reject",
         busy=depth is None,
-        tenant=tenant,
+        part=("tenant", tenant),
     )
+    # It has the name of multi-tenancy §8.1.
+    error.details["limit"] = "max_queue_depth"
     if jobs > bound:
         error.can_never_fit, error.retryable = True, False
         error.message = (
@@ -137,7 +143,8 @@ def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> 
 
 def _has_room_again(full: QueueFull) -> bool:
     """Whether a tenant that was at its bound has room for the rejected jobs now."""
-    assert full.tenant is not None
-    bound = _bound_now(full.queue, full.tenant)
+    assert full.part is not None
+    _, tenant = full.part
+    bound = _bound_now(full.queue, tenant)
     jobs, _ = full.needs
-    return bound is None or tenants.depth(full.queue, full.tenant) + jobs <= bound
+    return bound is None or statements().depth(full.queue, tenant) + jobs <= bound

@@ -24,10 +24,11 @@ from uuid import UUID
 
 from django_ojs.extension import RuledClaim
 from django_ojs.extensions.tenants.spec import TenantFairness
+from django_ojs.extensions.tenants.tenant_statements import Turn, TurnJob, statements
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.rows import Candidate, ClaimRequest, Turn, TurnJob
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
 #: Tenants that a claim reads beyond those that it needs: the jobs of some may be locked by other
 #: claims. A process that begins chooses among as many.
@@ -99,8 +100,7 @@ class _Claim(RuledClaim):
         self._weight_of, self._request = fairness.weight_of, request
         self._queue, self._isolation = request.queue, request.isolation
         self.candidates = self._find
-        self._connection = database.connection()
-        self._dialect = database.dialect_of(self._connection)
+        self._statements = statements()
         self._positions = positions.of(request.queue)
         #: The jobs that were found last.
         self._jobs: dict[UUID, TurnJob] = {}
@@ -111,9 +111,11 @@ class _Claim(RuledClaim):
         self._jobs = {job.candidate.id: job for job in found}
         candidates = [job.candidate for job in found]
         if len(candidates) < limit:
-            # Jobs of a time at which the queue named no tenants, until they are assigned.
+            # Jobs of a time at which the queue named no tenants, until they are marked.
             wanted = replace(self._request, limit=limit)
-            more = self._dialect.limited_candidates(self._connection, wanted, limit, busy)
+            connection = database.connection()
+            dialect = database.dialect_of(connection)
+            more = dialect.limited_candidates(connection, wanted, limit, busy)
             candidates += [job for job in more if job.id not in self._jobs]
         return candidates
 
@@ -140,8 +142,7 @@ class _Claim(RuledClaim):
                 listed *= 10
                 by_priority = self._tenants(listed)
                 continue
-            jobs = self._dialect.turn_jobs(
-                self._connection,
+            jobs = self._statements.jobs(
                 self._queue,
                 turns,
                 limit=needed,
@@ -172,9 +173,7 @@ class _Claim(RuledClaim):
         # This is a copy, because another thread may add a priority during the loop.
         positions = self._positions.copy()
         starts = {priority: position.after for priority, position in positions.items()}
-        rows = self._dialect.tenants_in_turn(
-            self._connection, self._queue, starts, max(limit, 0 if starts else _FIRST)
-        )
+        rows = self._statements.in_turn(self._queue, starts, max(limit, 0 if starts else _FIRST))
         found: dict[int, list[str]] = {}
         for priority, tenant in rows:
             found.setdefault(priority, []).append(tenant)

@@ -84,8 +84,8 @@ def delete(
     Each transaction changes 500 jobs, so that other transactions wait only briefly for their locks.
     Raises NotFound, Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest
     or a subclass, QueuePaused when the target is draining, and QueueFull when it has no room for
-    the next 500, or for all jobs of a tenant: the jobs that were moved stay in the target, those of
-    other tenants too, and `details["jobs_affected"]` is their number.
+    the next 500, or for all jobs of a part of it: the jobs that were moved stay in the target,
+    those of other parts too, and `details["jobs_affected"]` is their number.
 
     Of the available jobs those are moved first that would be claimed last: when the room ends,
     those that are claimed next are still together, in the queue. Of the scheduled and retryable
@@ -155,19 +155,19 @@ def _move_all(name: str, target: str, most: int) -> int:
     except QueueFull as error:
         raise _stopped(error, name, error.details["jobs_affected"]) from None
     if rejections:
-        # The error is about the first tenant; the message names the others too.
+        # The error is about the first part; the message names the others too.
         raise _stopped(next(iter(rejections.values())).full, name, moved, sorted(rejections))
     return moved
 
 
-def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str] = ()) -> QueueFull:
+def _stopped(error: QueueFull, source: str, moved: int, parts: Collection[str] = ()) -> QueueFull:
     """Return the error of a move. The error of its batch says nothing about a move."""
-    never_fits = error.can_never_fit and not tenants
-    if tenants:
+    never_fits = error.can_never_fit and not parts
+    if parts:
         error.can_never_fit, error.retryable = False, True
         error.message = (
-            f"queue {error.queue} has no room for more jobs of these tenants: "
-            f"{', '.join(tenants)}; jobs moved: {moved}, the others still wait in queue {source}"
+            f"queue {error.queue} has no room for more jobs of {', '.join(parts)}; "
+            f"jobs moved: {moved}, the others still wait in queue {source}"
         )
     else:
         error.message = (

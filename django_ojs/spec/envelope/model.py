@@ -51,8 +51,7 @@ class Envelope:
     `unique_key` is what PUSH makes of `unique`, `document` the JSON object that a client sent: its
     size counts. `offloaded` are the objects that hold large arguments. `workflow_id` and
     `parent_results` belong to a step of a workflow. `parent_id` is the job that enqueued it, and
-    `root_id` the first of its ancestors. `tenant_id` is what PUSH makes of `meta`, in a queue whose
-    configuration names tenants. `marks` are the bits of extensions (`Job.marks`).
+    `root_id` the first of its ancestors. `marks` are the bits of extensions (`Job.marks`).
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -84,7 +83,6 @@ class Envelope:
     parent_id: UUID | None = None
     root_id: UUID | None = None
     parent_results: list[JSON] | None = None
-    tenant_id: str | None = None
     document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property

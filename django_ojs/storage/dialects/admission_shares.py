@@ -1,13 +1,13 @@
 """Admission by shares, for a database where no lock but that of a row ends with a transaction.
 
-A bounded queue, and a tenant with a bound, has a fixed number of shares: rows of `ojs_lock` that
-are locked and never changed. A transaction that adds jobs locks as many of them as its jobs need,
-and none that another has: so producers do not wait for each other. It counts the jobs after that,
-and adds its own only if all shares fit below the bound beside them: then there is room for whatever
-the holders of the other shares add, however they end.
+A bounded queue, and a part of a queue that has a bound of its own, has a fixed number of shares:
+rows of `ojs_lock` that are locked and never changed. A transaction that adds jobs locks as many of
+them as its jobs need, and none that another has: so producers do not wait for each other. It counts
+the jobs after that, and adds its own only if all shares fit below the bound beside them: then there
+is room for whatever the holders of the other shares add, however they end.
 
 Near the bound a producer holds all shares, so that no other adds jobs, and counts. It waits for the
-holders, one such producer after the other: the row of `Kind.QUEUE` or `Kind.TENANT` says whose turn
+holders, one such producer after the other: the row of `Kind.QUEUE` or `Kind.PART` says whose turn
 it is. A transaction that holds a share already does not wait for its turn, because the other one
 may wait for that share: it is rejected at once, where the server would end the deadlock with the
 whole transaction.
@@ -32,14 +32,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.dialects.row_locks import SKIP, SLOTS, WAIT, Kind, RowLocks, slot
 
-#: The shares of a queue or a tenant: as many transactions add jobs at the same time.
+#: The shares of a queue or a part of one: as many transactions add jobs at the same time.
 SHARES: Final = 32
 #: A share is this part of the bound, so that all of them are a quarter of it.
 _PARTS: Final = 4 * SHARES
 #: How many names have shares of their own, and the first row.
 _GROUPS: Final[Mapping[Kind, tuple[int, int]]] = {
     Kind.QUEUE: (256, len(Kind) * SLOTS),
-    Kind.TENANT: (1024, len(Kind) * SLOTS + 256 * SHARES),
+    Kind.PART: (1024, len(Kind) * SLOTS + 256 * SHARES),
 }
 _COUNTED: Final = [*sorted(WAITING), State.ACTIVE]
 _LOCK_WAIT_TIMEOUT: Final = 1205
@@ -149,28 +149,14 @@ class Shares(RowLocks):
         if most_bytes is not None and unit:
             parts.append(most_bytes // unit)
         cost = jobs + (size // unit if unit else 0)
-        return self._admit(
+        return self.admit(
             connection, Kind.QUEUE, queue, cost=cost, bound=min(parts), room=room, alone=alone
         )
 
-    def admit_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
-    ) -> bool:
-        def room() -> int:
-            return bound - self.tenant_depth(connection, queue, tenant)
-
-        name = f"{queue}\n{tenant}"
-        return self._admit(connection, Kind.TENANT, name, cost=jobs, bound=bound, room=room)
-
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
-        return "" if self._lock_name(connection, Kind.QUEUE, queue, timeout) else None
+        return "" if self.lock_name(connection, Kind.QUEUE, queue, timeout) else None
 
-    def lock_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
-    ) -> bool:
-        return self._lock_name(connection, Kind.TENANT, f"{queue}\n{tenant}", timeout)
-
-    def _admit(
+    def admit(
         self,
         connection: BaseDatabaseWrapper,
         kind: Kind,
@@ -217,7 +203,7 @@ class Shares(RowLocks):
         found = self._rows(connection, "lock_shares", values)
         return {number: isolation.lower().startswith("read") for number, isolation in found}
 
-    def _lock_name(
+    def lock_name(
         self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
     ) -> bool:
         """Lock a name and all of its shares.

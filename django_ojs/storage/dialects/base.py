@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
+from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.job_row import CLAIMED, NewRow
@@ -22,8 +22,6 @@ from django_ojs.storage.dialects.rows import (
     Floor,
     KeyRow,
     LimitUse,
-    Turn,
-    TurnJob,
 )
 from django_ojs.storage.dialects.server import Server, Session
 
@@ -41,9 +39,6 @@ ISOLATION = {
 #: No queue can have this name; its row in `ojs_queue` stands for all queues. While it is paused, no
 #: job is claimed or promoted (see `operations.maintenance.mode`).
 ALL_QUEUES = "*"
-
-#: Greater than the id of any tenant.
-_AFTER_TENANTS = "~"
 
 #: More seconds than any database is back for: it has not been away.
 ALWAYS = 1e9
@@ -123,36 +118,6 @@ class Dialect(Server):
         Do nothing when the bound has another version by now.
         """
 
-    def admit_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
-    ) -> bool:
-        """Say whether a tenant has room for jobs in a queue, far from its bound.
-
-        False also where only a count under the tenant's lock can decide.
-        """
-        return False
-
-    @abstractmethod
-    def lock_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
-    ) -> bool:
-        """Lock a tenant of a queue until the transaction ends: no other adds jobs to it.
-
-        As `lock_queue` waits. False where the transaction sees only what was committed before it
-        began.
-        """
-
-    def tenant_depth(self, connection: BaseDatabaseWrapper, queue: str, tenant: str) -> int:
-        """Count the waiting jobs of a tenant in a queue."""
-        values = {"queue": queue, "tenant": tenant}
-        return int(self._rows(connection, "tenant_depth", values)[0][0])
-
-    def busiest_tenants(
-        self, connection: BaseDatabaseWrapper, queue: str, limit: int
-    ) -> list[tuple[str, int]]:
-        """Return the tenants of a queue with the most waiting jobs, and how many each has."""
-        return self._rows(connection, "busiest_tenants", {"queue": queue, "limit": limit})
-
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -225,60 +190,6 @@ class Dialect(Server):
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
         return self._rows(connection, "limited_candidates", values, isolation=isolation)
-
-    def tenants_in_turn(
-        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
-    ) -> list[tuple[int, str]]:
-        """Return (priority, tenant) of the available jobs of a queue that has tenants.
-
-        The highest priority first; of each priority the tenants after its start, by name, then the
-        others.
-        """
-        found: list[tuple[int, str]] = []
-        values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
-        while rows := self._rows(connection, "priority_below", values):
-            values["priority"] = rows[0][0]
-            start = starts.get(rows[0][0], "")
-            for after, last in ((start, _AFTER_TENANTS), ("", start)):
-                values |= {"after": after, "last": last}
-                while names := self._rows(connection, "next_tenant", values):
-                    values["after"] = names[0][0]
-                    found.append((rows[0][0], names[0][0]))
-                    if len(found) == limit:
-                        return found
-        return found
-
-    def turn_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        queue: str,
-        turns: Sequence[Turn],
-        *,
-        limit: int,
-        busy: Collection[str],
-        isolation: Isolation,
-    ) -> list[TurnJob]:
-        """Return the best available jobs of these turns, locked, and lock their keys.
-
-        As many as `limit`, of the first turns; those whose key is in `busy` are left out.
-        """
-        found: list[TurnJob] = []
-        for turn in turns:
-            number = min(turn.number, limit - len(found))
-            if number > 0:
-                values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
-                values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
-                values["busy"] = self.texts(busy)
-                rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
-                found += [self._turn_job(row) for row in rows]
-        return found
-
-    def _turn_job(self, row: Sequence[Any]) -> TurnJob:
-        id, priority, tenant, enqueued_at, size, key, policy, is_locked = row
-        at = self.time(enqueued_at)
-        assert at is not None, "an available job has it"
-        found = Candidate(self.uuid(id), size, key, policy, bool(is_locked))
-        return TurnJob(priority, tenant, at, found)
 
     def claim_chosen(
         self,

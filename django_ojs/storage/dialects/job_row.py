@@ -92,8 +92,6 @@ def row_of(envelope: Envelope) -> JobRow:
         row["parent_id"] = str(envelope.parent_id)
     if envelope.rate_limit:
         row["options"]["limit_key"] = envelope.limit_key
-    if envelope.tenant_id is not None:
-        row["tenant_id"] = envelope.tenant_id
     if envelope.pending:
         row["pending"] = True
     if envelope.scheduled_at is not None:
@@ -179,7 +177,6 @@ class NewRow(NamedTuple):
             "marks": envelope.marks,
             "parent_id": envelope.parent_id,
             "hold": 0,
-            "tenant_id": envelope.tenant_id,
         }
 
     def render(self) -> dict[str, Any]:

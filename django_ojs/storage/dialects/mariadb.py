@@ -57,7 +57,7 @@ _SQL: Final = load_all(
     **KNOWN_QUEUES,
     # Filled in when a statement is executed.
     **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how")},
-) | {name: load("common", name) for name in ("busiest_tenants", "tenant_depth")}
+)
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
 
@@ -174,7 +174,6 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         *(*now_values, *queued_values, *due_values, *waits_values),
         *(row.get("unique_key"), row.get("marks", 0), row.get("parent_id")),
         size_of(row),
-        row.get("tenant_id"),
     ]
 
 

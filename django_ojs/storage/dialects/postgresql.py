@@ -15,10 +15,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendUnavailable
-from django_ojs.spec.isolation import Isolation
-from django_ojs.storage.dialects.base import ISOLATION
 from django_ojs.storage.dialects.postgresql_inserts import Inserts
-from django_ojs.storage.dialects.rows import Difference, Turn, TurnJob
+from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
     LockHolder,
@@ -51,8 +49,6 @@ _SQL = load_all(
     "due_queues": load("common", "due_queues", now=_NOW),
     "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
-    "busiest_tenants": load("common", "busiest_tenants"),
-    "tenant_depth": load("common", "tenant_depth"),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
@@ -99,7 +95,7 @@ _READ_COMMITTED, _SERIALIZABLE = 2, 4
 
 
 @contextmanager
-def _locks_that_fit() -> Iterator[None]:
+def locks_that_fit() -> Iterator[None]:
     """Raise an error that says what to do where the server has no room for more locks."""
     try:
         yield
@@ -108,7 +104,7 @@ def _locks_that_fit() -> Iterator[None]:
             raise
         raise BackendUnavailable(
             "The server has no room for more locks. A transaction holds one for each unique key, "
-            "limit by tenant and bounded queue of its jobs, until it ends.",
+            "and for each bounded queue or part of one, of its jobs, until it ends.",
             hint="Store some thousands of such jobs in a transaction, or raise "
             "max_locks_per_transaction of the server.",
         ) from error
@@ -185,45 +181,6 @@ class PostgreSQL(Inserts):
         values |= {"cost": cost, "room": room}
         self._run(connection, "spend_tickets", values)
 
-    def admit_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
-    ) -> bool:
-        values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
-        with _locks_that_fit():
-            return bool(self._rows(connection, "admit_tenant", values)[0][0])
-
-    def lock_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
-    ) -> bool:
-        values = {"queue": queue, "tenant": tenant, "timeout": f"{int(timeout * 1000)}ms"}
-        former, _, locked, _ = self._rows(connection, "lock_tenant", values)[0]
-        self._rows(connection, "set_lock_timeout", [former])
-        return bool(locked)
-
-    def tenants_in_turn(
-        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
-    ) -> list[tuple[int, str]]:
-        values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
-        return self._rows(connection, "tenants_in_turn", values)
-
-    def turn_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        queue: str,
-        turns: Sequence[Turn],
-        *,
-        limit: int,
-        busy: Collection[str],
-        isolation: Isolation,
-    ) -> list[TurnJob]:
-        values: dict[str, Any] = {"queue": queue, "limit": limit, "busy": self.texts(busy)}
-        values["priorities"] = [turn.priority for turn in turns]
-        values["tenants"] = [turn.tenant for turn in turns]
-        values["skip"] = [turn.skip for turn in turns]
-        values["numbers"] = [turn.number for turn in turns]
-        rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
-        return [self._turn_job(row) for row in rows]
-
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         given = [{"id": str(key), "due_at": at.isoformat()} for key, at in jobs.items()]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
@@ -271,7 +228,7 @@ class PostgreSQL(Inserts):
         # An advisory lock has 64 bits, half of the hash: two keys that share them wait for each
         # other without need. In order, so that two batches cannot deadlock.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
-        with _locks_that_fit():
+        with locks_that_fit():
             if wait:
                 rows = self._rows(connection, "lock_unique_keys", [numbers])
             else:

@@ -106,7 +106,7 @@ class Inserts(Dialect):
 
 
 def _is_plain(envelope: Envelope) -> bool:
-    """Say whether a job is available at once, and has no key, mark or tenant."""
+    """Say whether a job is available at once, and has no key or mark."""
     return (
         envelope.scheduled_at is None
         and envelope.expires_at is None
@@ -115,7 +115,6 @@ def _is_plain(envelope: Envelope) -> bool:
         and not envelope.pending
         and not envelope.marks
         and envelope.rate_limit is None
-        and envelope.tenant_id is None
     )
 
 

@@ -5,20 +5,20 @@ name has by itself would be a row for each name, and names are without number. S
 row now and then, and wait for each other without need. Locks of different kinds have different
 rows; those of one statement are locked in the order of the rows.
 
-The locks of queues and tenants with a bound are those of `admission_shares`.
+The locks of queues, and of parts of queues, with a bound are those of `admission_shares`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage.dialects.base import Dialect
-from django_ojs.storage.dialects.rows import Candidate, ClaimRequest, Turn, TurnJob
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
 #: Rows of a kind.
 SLOTS: Final = 4096
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
     SUBJECT = 0
     QUEUE = 1
-    TENANT = 2
+    PART = 2
     UNIQUE_KEY = 3
     LIMIT_KEY = 4
 
@@ -85,30 +85,15 @@ class RowLocks(Dialect):
         busy: Collection[str],
     ) -> list[Candidate]:
         found = super().limited_candidates(connection, request, limited, busy)
-        locked = self._try_lock_keys(connection, {each.key for each in found if each.key})
+        locked = self.try_lock_keys(connection, {each.key for each in found if each.key})
         return [replace(each, is_locked=each.key in locked) for each in found]
-
-    def turn_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        queue: str,
-        turns: Sequence[Turn],
-        **wanted: Any,
-    ) -> list[TurnJob]:
-        found = super().turn_jobs(connection, queue, turns, **wanted)
-        keys = {each.candidate.key for each in found if each.candidate.key}
-        locked = self._try_lock_keys(connection, keys)
-        return [
-            replace(each, candidate=replace(each.candidate, is_locked=each.candidate.key in locked))
-            for each in found
-        ]
 
     def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
         keys = [key for key, _ in super().due_limit_keys(connection, limit)]
-        locked = self._try_lock_keys(connection, keys)
+        locked = self.try_lock_keys(connection, keys)
         return [(key, key in locked) for key in keys]
 
-    def _try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
+    def try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
         slots = {key: slot(Kind.LIMIT_KEY, key) for key in keys}
         locked = self._lock_slots(connection, slots.values(), SKIP)
         return {key for key in keys if slots[key] in locked}

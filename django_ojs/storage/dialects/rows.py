@@ -121,23 +121,3 @@ class LimitUse(NamedTuple):
     is_exact: int
     config: str | None
     default_config: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""
-
-    priority: int
-    tenant: str
-    skip: int
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class TurnJob:
-    """An available job that was found for a turn."""
-
-    priority: int
-    tenant: str
-    enqueued_at: datetime
-    candidate: Candidate

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
+from django_ojs.spec.states import State, Trigger, initial, sources
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.job_row import CLAIMED
 
@@ -84,8 +84,6 @@ _PLACEHOLDERS: Final = {
         state.value: _quoted(initial(state).value)
         for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)
     },
-    # The condition of the index of tenants; the planner compares the lists.
-    "is_waiting": f"IN ({', '.join(_quoted(state.value) for state in sorted(WAITING))})",
     # In a statement that may count a run as an attempt: this one was the last.
     "spent": "(%(spends)s AND attempt - returned >= max_attempts)",
     **{f"before_{name}": before(*transition) for name, transition in _TRANSITIONS.items()},

@@ -45,8 +45,6 @@ _SQL = load_all(
     "due_queues": load("common", "due_queues", now=_NOW),
     "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
-    "busiest_tenants": load("common", "busiest_tenants"),
-    "tenant_depth": load("common", "tenant_depth"),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
@@ -134,12 +132,6 @@ class SQLite(Dialect):
     ) -> list[tuple[str, int, int]]:
         values = {"queue": queue, "states": json.dumps(list(states))}
         return self._rows(connection, "queue_counts", values)
-
-    def lock_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
-    ) -> bool:
-        self.begin_write(connection)
-        return True
 
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         given = [

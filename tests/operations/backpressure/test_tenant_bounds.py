@@ -13,6 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.extensions.backpressure.operations import rejections
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.tenants import storage as tenants
+from django_ojs.extensions.tenants.spec import MARK, tenant_of
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job, Queue
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
@@ -51,7 +53,14 @@ def add(tenant: str | None = "acme", number: int = 1, **values: Any) -> list[Any
 
 def depths() -> dict[str | None, int]:
     waiting = Job.objects.filter(queue=NAME, state__in=["available", "scheduled", "retryable"])
-    return Counter(waiting.values_list("tenant_id", flat=True))
+    return Counter(
+        tenant_of(meta) if marks & MARK else None
+        for meta, marks in waiting.values_list("meta", "marks")
+    )
+
+
+def unmark(**jobs: Any) -> None:
+    Job.objects.filter(**jobs).update(marks=0)
 
 
 @pytest.mark.requirement("BP-R006")
@@ -96,7 +105,7 @@ def test_a_batch_fits_with_all_its_tenants_or_not_at_all() -> None:
     with pytest.raises(QueueFull) as caught:
         pushing.push_batch([of("b"), of("a"), of("b"), of("a"), of("b")])
     assert caught.value.can_never_fit
-    assert caught.value.tenant == "b"
+    assert caught.value.part == ("tenant", "b")
     add("a")
     with transaction.atomic():
         with pytest.raises(QueueFull, match="queue shared for tenant a is full: 1 of 2"):
@@ -113,7 +122,7 @@ def test_the_bound_of_the_queue_holds_as_well() -> None:
     add("b")
     with pytest.raises(QueueFull) as caught:
         add("b")
-    assert (caught.value.tenant, caught.value.bound) == (None, 4)
+    assert (caught.value.part, caught.value.bound) == (None, 4)
 
 
 def test_whatever_adds_a_job_is_checked_and_whatever_ends_one_makes_room() -> None:
@@ -136,7 +145,7 @@ def test_whatever_adds_a_job_is_checked_and_whatever_ends_one_makes_room() -> No
         queues.delete("other", strategy="move", target=NAME)
     fetch([NAME])
     queues.delete("other", strategy="move", target=NAME)
-    assert Job.objects.get(pk=other.pk).tenant_id == "acme"
+    assert Job.objects.get(pk=other.pk).marks == MARK
     fetch([NAME])
     retry(old.pk)
     assert depths() == {"acme": 2}
@@ -156,7 +165,7 @@ def test_a_queue_is_emptied_into_another_past_a_tenant_at_its_bound(
     with pytest.raises(QueueFull) as caught:
         queues.delete("left", strategy="move", target=NAME)
     assert caught.value.message == (
-        "queue shared has no room for more jobs of these tenants: full; jobs moved: 10, the "
+        "queue shared has no room for more jobs of tenant full; jobs moved: 10, the "
         "others still wait in queue left"
     )
     assert caught.value.hint == (
@@ -202,25 +211,25 @@ def test_jobs_that_waited_before_the_bound_count() -> None:
     with pytest.raises(QueueFull):
         add("acme")
     # What another process has added that did not know of the bound is found by the maintenance.
-    Job.objects.filter(tenant_id="acme").update(tenant_id=None)
+    unmark(meta__tenant_id="acme")
     now = 0.0
-    assigner = tenants.Assigner(lambda: now)
-    assert assigner.assign_all() == 2
-    assert assigner.assign_all() == 0
+    marker = tenants.JobMarker(lambda: now)
+    assert marker.mark_all() == 2
+    assert marker.mark_all() == 0
     assert depths() == {"acme": 2, "_default": 2}
     # Later there are none, and the maintenance does not read all jobs of the queue each minute.
     now = tenants.EXPECTED
-    assigner.assign_all()
+    marker.mark_all()
     with CaptureQueriesContext(connection) as captured:
-        assigner.assign_all()
+        marker.mark_all()
     assert not [query for query in captured if '"ojs_job"' in query["sql"]]
-    Job.objects.filter(tenant_id="acme").update(tenant_id=None)
+    unmark(meta__tenant_id="acme")
     now += tenants.INTERVAL
-    assert (assigner.assign_all(), assigner.assign_all()) == (2, 0)
+    assert (marker.mark_all(), marker.mark_all()) == (2, 0)
     # One that ran when the queue was configured waits again after a failure.
     (running,) = fetch([NAME])
-    Job.objects.filter(pk=running.id).update(tenant_id=None)
-    assert assigner.assign_all() == 1
+    unmark(pk=running.id)
+    assert marker.mark_all() == 1
     with pytest.raises(InvalidRequest, match=r"meta\.tenant_id must be a string") as caught:
         add("not a tenant!")
     assert caught.value.details["index"] == 0
@@ -290,7 +299,7 @@ def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> 
     assert depths() == {"acme": 2, "other": 1}
 
 
-def test_a_queue_without_the_option_has_the_same_statements_and_stores_no_tenant() -> None:
+def test_a_queue_without_the_option_has_the_same_statements_and_marks_no_job() -> None:
     bound(5)
     queue_configs.current()
     with CaptureQueriesContext(connection) as queries:
@@ -298,7 +307,7 @@ def test_a_queue_without_the_option_has_the_same_statements_and_stores_no_tenant
     first, *others = [each["sql"] for each in queries]
     assert "ojs_push" in first or first.startswith("INSERT INTO ojs_job")
     assert all("pg_notify" in statement for statement in others)
-    assert Job.objects.get(queue="plain").tenant_id is None
+    assert Job.objects.get(queue="plain").marks == 0
 
 
 def test_a_bulk_retry_reads_no_metadata_job_by_job() -> None:
@@ -314,3 +323,17 @@ def test_a_bulk_retry_reads_no_metadata_job_by_job() -> None:
     bound(3)
     queries(1)
     assert queries(20) < queries(2) + 10
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("a", "0", "A.b_c:d-e", "x" * 255, "x" * 256, "", "_default", "-a", "a b", "ä", "aä"),
+        *(5, 5.5, True, None, ["a"], {"a": "b"}),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_the_database_and_the_process_find_the_same_tenant_in_old_metadata(value: Any) -> None:
+    in_state("available", queue=NAME, meta={"tenant_id": value})
+    bound(5)
+    assert statements().busiest(NAME, 10) == [(tenant_of({"tenant_id": value}), 1)]

@@ -15,12 +15,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.extensions.tenants import tenant_turns
+from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.storage import database, in_memory_state
+from django_ojs.storage import in_memory_state
 from django_ojs.storage.claims import Claimed
 from tests.factories import WORKER, envelope, jobs_of_key
 from tests.threads import at_once
@@ -158,7 +159,7 @@ def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
     def of_tenants(captured: CaptureQueriesContext) -> int:
         # Not the others: once the configuration that the process remembers is too old, there are
         # more of them.
-        return sum("tenant_id" in query["sql"] for query in captured)
+        return sum(statements().marked in query["sql"] for query in captured)
 
     fair()
     for n in range(120):
@@ -210,7 +211,7 @@ def test_jobs_of_before_the_option_and_of_after_it_are_claimed() -> None:
     found = one_by_one(4)
     assert found[:2] == found[2:]
     # Of a process that did not know of the option yet.
-    Job.objects.filter(state="available").update(tenant_id=None)
+    Job.objects.filter(state="available").update(marks=0)
     add("c")
     assert tenants(claim(10))[0] == "c"
     assert claim() == []
@@ -328,18 +329,19 @@ def test_a_claim_reads_no_more_of_a_large_tenant_than_it_takes() -> None:
     for n in range(20):
         add(f"A{n:02}")
     add("a", 3000)
-    sql = database.dialect().sql
+    files = statements().files
+    in_turn = "EXPLAIN (ANALYZE, FORMAT JSON) " + files.text("tenants_in_turn")
     for start in ("", "A05", "a"):
         values = {"queue": NAME, "starts": json.dumps({"0": start}), "limit": 100}
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE ojs_job")
-            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + sql["tenants_in_turn"], values)
+            cursor.execute(in_turn, values)
             ((((plan,),),)) = cursor.fetchall()
             assert 21 <= rows_read(plan["Plan"]) < 100
     begin_with("A19")
     turn = {"priorities": [0, 0], "tenants": ["a", "A00"], "skip": [0, 0], "numbers": [1, 1]}
     with connection.cursor() as cursor:
-        statement = sql["turn_jobs"].format(isolation="")
+        statement = files.text("turn_jobs").format(isolation="")
         values = {"queue": NAME, "limit": 2, "busy": [], **turn}
         cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values)
         ((((plan,),),)) = cursor.fetchall()

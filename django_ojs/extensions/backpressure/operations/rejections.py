@@ -38,8 +38,8 @@ _RATE_LIFETIME: Final = 1.0
 _LONGEST_RETRY_AFTER: Final = 60
 
 
-#: A queue, a type and a tenant; None where the queue itself was full.
-Key = tuple[str, str, str | None]
+#: A queue, a type, and the part of the queue that was full; None where it was the queue itself.
+Key = tuple[str, str, tuple[str, str] | None]
 
 
 class RejectionRecorder:
@@ -58,38 +58,20 @@ class RejectionRecorder:
         self._bounds: dict[Key, dict[str, Hashable]] = {}
         self._numbers: Counter[Key] = Counter()
 
-    def note(
-        self,
-        queue: str,
-        type: str,
-        *,
-        depth: int,
-        bound: int,
-        number: int = 1,
-        tenant: str | None = None,
-    ) -> None:
-        """Count jobs of a type that were rejected."""
-        count(Count.REJECTED, {(queue, type): number})
-        with self._lock:
-            key = queue, type, tenant
-            self._numbers[key] += number
-            self._bounds[key] = {"depth": depth, "bound": bound}
-        self._writer.request()
-
     def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
         """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
         types = Counter(job.type for job in jobs if job.queue == full.queue)
         if full.retryable:
             full.details["retry_after"] = self.retry_after(full.queue, types.total())
-        for type, number in types.items():
-            self.note(
-                full.queue,
-                type,
-                depth=full.depth,
-                bound=full.bound,
-                number=number,
-                tenant=full.tenant,
-            )
+        count(Count.REJECTED, {(full.queue, type): number for type, number in types.items()})
+        bound = {"depth": full.depth, "bound": full.bound, **full.part_details}
+        with self._lock:
+            for type, number in types.items():
+                key = full.queue, type, full.part
+                self._numbers[key] += number
+                self._bounds[key] = bound
+        if types:
+            self._writer.request()
 
     def retry_after(self, queue: str, jobs: int = 1) -> int:
         """Return about how many seconds the workers take to complete this number of jobs."""
@@ -109,19 +91,18 @@ class RejectionRecorder:
             self._numbers.clear()
         if not rejected:
             return 0
-        # A tenant at its bound leaves room for the others.
-        queues = {queue for queue, _, tenant in rejected if tenant is None}
+        # A part of a queue that is at its bound leaves room for the others.
+        queues = {queue for queue, _, part in rejected if part is None}
 
         def operation() -> None:
-            for (queue, type, tenant), data in rejected.items():
+            for (queue, type, part), data in rejected.items():
                 publish(
                     EventType.BACKPRESSURE_REJECTED,
                     of_queue,
                     queue,
                     **data,
                     job_type=type,
-                    tenant_id=tenant,
-                    count=numbers[queue, type, tenant],
+                    count=numbers[queue, type, part],
                 )
             for queue in queues:
                 episodes.rejected(queue)

@@ -100,7 +100,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
         else:
             started.ready += [step for step, _ in jobs]
         if full is not None:
-            if full.tenant is None:
+            if full.part is None:
                 full_queues[queue] = full
             _record_rejection(full, jobs, started)
     return started

@@ -18,10 +18,7 @@ ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_job_dead (dead_letter, finished_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_original_queue (original_queue),
     ADD INDEX IF NOT EXISTS ojs_job_unique (unique_key),
-    ADD INDEX IF NOT EXISTS ojs_job_parent (parent_id, id),
-    ADD INDEX IF NOT EXISTS ojs_job_tenant_turn
-        (queue, state, priority DESC, tenant_id, enqueued_at, id),
-    ADD INDEX IF NOT EXISTS ojs_job_tenant_waiting (queue, tenant_id, state);
+    ADD INDEX IF NOT EXISTS ojs_job_parent (parent_id, id);
 
 ALTER TABLE ojs_attempt CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
@@ -82,7 +79,7 @@ ALTER TABLE ojs_workflow_ended_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8
 
 -- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
 -- transaction but that of a row: 4096 for each of the five kinds of subjects (see dialects/row_locks.py),
--- then 32 shares for each of 256 queues and 1024 tenants (see dialects/admission_shares.py).
+-- then 32 shares for each of 256 queues and 1024 parts of queues (see dialects/admission_shares.py).
 -- On a node of a Galera cluster a lock changes its row (see dialects/galera.py).
 CREATE TABLE IF NOT EXISTS ojs_lock
     (slot integer NOT NULL PRIMARY KEY, times_locked bigint NOT NULL DEFAULT 0) ENGINE = InnoDB;

@@ -1,7 +1,6 @@
 -- Admission to bounded queues without counting (see storage/bounds.py for the whole method).
 --
--- Constants: 16 sequences, as in storage/bounds.py. Advisory locks of class 20306 belong to tenants of
--- queues. Advisory locks of class 20298 belong to the
+-- Constants: 16 sequences, as in storage/bounds.py. Advisory locks of class 20298 belong to the
 -- queues; a transaction that adds more than its share holds one of 20299 to 20304 as well, which
 -- says how often its share was doubled: six times at most, 64 shares, the whole bound.
 
@@ -109,44 +108,6 @@ BEGIN
             RAISE SQLSTATE 'OJS01';
         END IF;
     END LOOP;
-    RETURN true;
-EXCEPTION WHEN SQLSTATE 'OJS01' THEN
-    RETURN false;
-END $$;
-
--- Return whether a tenant has room for these jobs in a queue; false also where only a count under the tenant's lock
--- can decide (see storage/tenants.py).
---
--- As in ojs_admit, a transaction that adds jobs holds a shared lock until it ends, and adds no more than its share of
--- the bound. The jobs are counted by a later statement than the locks: those of a transaction that ended between the
--- two are seen. The exception block gives the lock back where the tenant has no room.
-CREATE OR REPLACE FUNCTION ojs_admit_tenant(name text, tenant text, jobs bigint, bound bigint) RETURNS boolean
-LANGUAGE plpgsql AS $$
-DECLARE
-    lock integer := hashtext(name || E'\n' || tenant);
-    share bigint := greatest(1, bound / 64);
-    -- A setting of the transaction holds how many jobs it has added to tenants with a bound.
-    added bigint := jobs + coalesce(nullif(current_setting('ojs.tenant_jobs', true), ''), '0')::bigint;
-    reserved bigint;
-    waiting bigint;
-BEGIN
-    IF added > share OR current_setting('transaction_isolation') NOT LIKE 'read %'
-       OR NOT pg_try_advisory_xact_lock_shared(20306, lock) THEN
-        RAISE SQLSTATE 'OJS01';
-    END IF;
-    SELECT share * count(DISTINCT virtualtransaction) INTO reserved FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 2 AND classid::bigint = 20306
-      AND objid = (lock::bigint & 4294967295)::oid
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
-    SELECT count(*) INTO waiting FROM (
-        SELECT FROM ojs_job
-        WHERE queue = name AND tenant_id = tenant AND state IN ('available', 'scheduled', 'retryable')
-        LIMIT greatest(0, bound - reserved + 1)
-    ) AS counted;
-    IF waiting + reserved > bound THEN
-        RAISE SQLSTATE 'OJS01';
-    END IF;
-    PERFORM set_config('ojs.tenant_jobs', added::text, true);
     RETURN true;
 EXCEPTION WHEN SQLSTATE 'OJS01' THEN
     RETURN false;

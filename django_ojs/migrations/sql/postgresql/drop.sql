@@ -4,8 +4,6 @@ DROP PROCEDURE IF EXISTS ojs_push_many;
 
 DROP PROCEDURE IF EXISTS ojs_push;
 
-DROP FUNCTION IF EXISTS ojs_admit_tenant;
-
 DROP FUNCTION IF EXISTS ojs_admit_all;
 
 DROP FUNCTION IF EXISTS ojs_admit;

@@ -9,8 +9,7 @@
 -- {on_conflict} skips ids that are taken; generated ids cannot be, and the check costs a tenth.
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, unique_key, marks, parent_id, size_bytes,
-                     tenant_id, dead_letter)
+                     due_at, expires_at, unique_key, marks, parent_id, size_bytes, dead_letter)
 SELECT id, type, queue, state, priority, args::jsonb, meta::jsonb,
        CASE WHEN due_in IS NULL AND expires_in IS NULL THEN options::jsonb
             ELSE options::jsonb || jsonb_strip_nulls(jsonb_build_object(
@@ -20,8 +19,7 @@ SELECT id, type, queue, state, priority, args::jsonb, meta::jsonb,
                     to_char(expires AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END)) END,
        0, max_attempts, 0, 0, timeout_ms, visibility_timeout_ms, now,
        CASE WHEN state = {available} THEN now END,
-       due, LEAST(expires, now + longest_wait * interval '1 second'), unique_key, COALESCE(marks, 0), parent_id, size,
-       tenant_id, false
+       due, LEAST(expires, now + longest_wait * interval '1 second'), unique_key, COALESCE(marks, 0), parent_id, size, false
 FROM (
     SELECT r.*, statement_timestamp() + (n - 1) * interval '1 microsecond' AS now,
            x.due, x.expires,
@@ -35,13 +33,12 @@ FROM (
         max_attempts integer, timeout_ms bigint, visibility_timeout_ms bigint, pending boolean,
         due_at timestamptz, due_in double precision,
         expires_at timestamptz, expires_in double precision, longest_wait integer, unique_key text, marks bigint,
-        parent_id uuid, tenant_id text
+        parent_id uuid
     )) WITH ORDINALITY AS r (
         id, type, queue, priority, args, meta, options,
         max_attempts, timeout_ms, visibility_timeout_ms, pending,
         due_at, due_in,
-        expires_at, expires_in, longest_wait, unique_key, marks, parent_id,
-        tenant_id, n)
+        expires_at, expires_in, longest_wait, unique_key, marks, parent_id, n)
     CROSS JOIN LATERAL (
         SELECT COALESCE(r.due_at,
                         statement_timestamp() + r.due_in * interval '1 second') AS due,

@@ -7,8 +7,7 @@
 -- {room} is the condition under which the jobs are stored (see no_bound.sql).
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, unique_key, marks, parent_id, size_bytes,
-                     tenant_id, dead_letter)
+                     due_at, expires_at, unique_key, marks, parent_id, size_bytes, dead_letter)
 SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority',
        v -> 'args', v -> 'meta',
        CASE WHEN due_in IS NOT NULL AND expires_in IS NOT NULL
@@ -33,7 +32,7 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
        length(CAST(v ->> 'type' AS BLOB)) + length(CAST(v ->> 'queue' AS BLOB))
            + length(CAST(v -> 'args' AS BLOB)) + length(CAST(v -> 'meta' AS BLOB))
            + length(CAST(v -> 'options' AS BLOB)),
-       v ->> 'tenant_id', 0
+       0
 FROM (
     SELECT *, CASE WHEN v ->> 'pending' THEN {pending}
                    WHEN due > {now} THEN {scheduled}

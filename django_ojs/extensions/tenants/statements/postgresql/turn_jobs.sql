@@ -3,24 +3,24 @@
 --
 -- The rows are those of the given tenants in the given order, and no more are locked than are returned.
 -- The last column is as in limited_candidates.sql.
-SELECT id, priority, tenant_id, enqueued_at, size, limit_key, policy,
+SELECT id, priority, tenant, enqueued_at, size, limit_key, policy,
        CASE WHEN limit_key IS NOT NULL
             THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
 FROM (
     SELECT job.* FROM unnest(
         %(priorities)s::smallint[], %(tenants)s::text[], %(skip)s::integer[], %(numbers)s::integer[]
-    ) AS turn (priority, tenant_id, skip, number)
+    ) AS turn (priority, tenant, skip, number)
     CROSS JOIN LATERAL (
-        SELECT j.id, j.priority, j.tenant_id, j.enqueued_at, coalesce(j.size_bytes, 0) AS size,
+        SELECT j.id, j.priority, turn.tenant, j.enqueued_at, coalesce(j.size_bytes, 0) AS size,
                j.options ->> 'limit_key' AS limit_key, (j.options -> 'rate_limit')::text AS policy
         FROM ojs_job AS j
-        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 {{isolation}}
-          AND j.priority = turn.priority AND j.tenant_id = turn.tenant_id
+        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked} {{isolation}}
+          AND j.priority = turn.priority AND {tenant} = turn.tenant
           AND (j.expires_at IS NULL OR j.expires_at > statement_timestamp())
           AND (j.hold <> 14 OR (
               j.options ->> 'limit_key' <> ALL(%(busy)s::text[])
               AND current_setting('transaction_isolation') LIKE 'read %%'))
-        ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id
+        ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id
         OFFSET turn.skip LIMIT turn.number FOR UPDATE SKIP LOCKED
     ) AS job
     WHERE NOT EXISTS (SELECT 1 FROM ojs_queue

@@ -1,0 +1,51 @@
+-- The tenants with available jobs in a queue, by turns: those of the highest priority first, in each
+-- priority from the one after `starts` on, and then from the first one on. None of a paused queue.
+--
+-- A loose index scan: finding the next tenant is a step in the index, however many jobs a tenant has.
+-- A row without `is_tenant` begins a priority.
+WITH RECURSIVE turns (priority, tenant, start, is_wrapped, is_tenant) AS (
+    (SELECT priority, start, start, false, false FROM (
+        SELECT j.priority, coalesce(%(starts)s::jsonb ->> j.priority::text, '') AS start
+        FROM ojs_job AS j
+        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
+          AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                          WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                            AND paused_at IS NOT NULL)
+        ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
+    ) AS highest)
+    UNION ALL
+    SELECT following.* FROM turns AS t CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT * FROM (
+                SELECT t.priority, {tenant}, t.start, false, true FROM ojs_job AS j
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
+                  AND j.priority = t.priority AND NOT t.is_wrapped AND {tenant} > t.tenant
+                ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
+            ) AS same
+            UNION ALL
+            SELECT * FROM (
+                SELECT t.priority, {tenant}, t.start, true, true FROM ojs_job AS j
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
+                  AND j.priority = t.priority AND t.is_wrapped
+                  AND {tenant} > t.tenant AND {tenant} <= t.start
+                ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
+            ) AS after_wrapping
+            UNION ALL
+            SELECT * FROM (
+                SELECT t.priority, {tenant}, t.start, true, true FROM ojs_job AS j
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
+                  AND j.priority = t.priority AND NOT t.is_wrapped AND {tenant} <= t.start
+                ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
+            ) AS wrapped
+            UNION ALL
+            SELECT priority, start, start, false, false FROM (
+                SELECT j.priority, coalesce(%(starts)s::jsonb ->> j.priority::text, '') AS start
+                FROM ojs_job AS j
+                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
+                  AND j.priority < t.priority
+                ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
+            ) AS lower
+        ) AS ways LIMIT 1
+    ) AS following
+)
+SELECT priority, tenant FROM turns WHERE is_tenant LIMIT %(limit)s

@@ -1,0 +1,238 @@
+"""The statements about tenants, by the database of the jobs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, MARK, MAX_LENGTH
+from django_ojs.spec import json
+from django_ojs.spec.envelope import MAX_PRIORITY
+from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.states import WAITING
+from django_ojs.storage import database
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.rows import Candidate
+from django_ojs.storage.statements import Statements
+
+if TYPE_CHECKING:
+    from django_ojs.storage.dialects.admission_shares import Shares
+
+#: Greater than the id of any tenant.
+_AFTER_TENANTS: Final = "~"
+_IS_MARKED: Final = f"marks & {MARK} <> 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""
+
+    priority: int
+    tenant: str
+    skip: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnJob:
+    """An available job that was found for a turn."""
+
+    priority: int
+    tenant: str
+    enqueued_at: datetime
+    candidate: Candidate
+
+
+class TenantStatements:
+    """Those of SQLite, of which others differ in parts."""
+
+    #: The tenant of a job in SQL, as its index has it.
+    tenant: ClassVar[str] = f"""CASE WHEN json_type(meta, '$.tenant_id') = 'text'
+        AND meta ->> '$.tenant_id' GLOB '[a-zA-Z0-9]*'
+        AND meta ->> '$.tenant_id' NOT GLOB '*[^a-zA-Z0-9._:-]*'
+        AND length(meta ->> '$.tenant_id') <= {MAX_LENGTH}
+        THEN meta ->> '$.tenant_id' ELSE '{DEFAULT_TENANT}' END"""
+    #: The condition that the queue of a job names tenants.
+    marked: ClassVar[str] = _IS_MARKED
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        states = ", ".join(f"'{state.value}'" for state in sorted(WAITING))
+        self.files: Final = Statements(
+            Path(__file__).parent / "statements",
+            tenant=self.tenant,
+            marked=self.marked,
+            # The condition of the index; the planner compares the lists.
+            is_waiting=f"IN ({states})",
+        )
+
+    def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
+        """Say whether a tenant has room for jobs in a queue, far from its bound.
+
+        False also where only a count under the tenant's lock can decide.
+        """
+        return False
+
+    def lock(self, queue: str, tenant: str, timeout: float) -> bool:
+        """Lock a tenant of a queue until the transaction ends: no other adds jobs to it.
+
+        Wait for the transactions that have added jobs to it; OperationalError after `timeout`
+        seconds, or on a deadlock. False where the transaction sees only what was committed before
+        it began.
+        """
+        self._dialect.begin_write(database.connection())
+        return True
+
+    def depth(self, queue: str, tenant: str) -> int:
+        """Count the waiting jobs of a tenant in a queue."""
+        return int(self.files.rows("depth", {"queue": queue, "tenant": tenant})[0][0])
+
+    def busiest(self, queue: str, limit: int) -> list[tuple[str, int]]:
+        """Return the tenants of a queue with the most waiting jobs, and how many each has."""
+        return self.files.rows("busiest", {"queue": queue, "limit": limit})
+
+    def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
+        """Return (priority, tenant) of the available jobs of a queue that has tenants.
+
+        The highest priority first; of each priority the tenants after its start, by name, then the
+        others.
+        """
+        found: list[tuple[int, str]] = []
+        values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
+        while rows := self.files.rows("priority_below", values):
+            values["priority"] = rows[0][0]
+            start = starts.get(rows[0][0], "")
+            for after, last in ((start, _AFTER_TENANTS), ("", start)):
+                values |= {"after": after, "last": last}
+                while names := self.files.rows("next_tenant", values):
+                    values["after"] = names[0][0]
+                    found.append((rows[0][0], names[0][0]))
+                    if len(found) == limit:
+                        return found
+        return found
+
+    def jobs(
+        self,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        """Return the best available jobs of these turns, locked, and lock their limit keys.
+
+        As many as `limit`, of the first turns; those whose key is in `busy` are left out.
+        """
+        found: list[TurnJob] = []
+        for turn in turns:
+            number = min(turn.number, limit - len(found))
+            if number > 0:
+                values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
+                values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
+                values["busy"] = self._dialect.texts(busy)
+                rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
+                found += [self._job(row) for row in rows]
+        return found
+
+    def _job(self, row: Sequence[Any]) -> TurnJob:
+        id, priority, tenant, enqueued_at, size, key, policy, is_locked = row
+        at = self._dialect.time(enqueued_at)
+        assert at is not None, "an available job has it"
+        found = Candidate(self._dialect.uuid(id), size, key, policy, bool(is_locked))
+        return TurnJob(priority, tenant, at, found)
+
+
+class _PostgreSQL(TenantStatements):
+    """The tenants in turn, and their jobs, are one statement each; locks are advisory."""
+
+    tenant = "ojs_tenant(meta)"
+
+    def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
+        from django_ojs.storage.dialects.postgresql import locks_that_fit
+
+        values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
+        with locks_that_fit():
+            return bool(self.files.rows("admit", values)[0][0])
+
+    def lock(self, queue: str, tenant: str, timeout: float) -> bool:
+        values = {"queue": queue, "tenant": tenant, "timeout": f"{int(timeout * 1000)}ms"}
+        former, _, locked, _ = self.files.rows("lock", values)[0]
+        self.files.rows("set_lock_timeout", {"timeout": former})
+        return bool(locked)
+
+    def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
+        values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
+        return self.files.rows("tenants_in_turn", values)
+
+    def jobs(
+        self,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        values: dict[str, Any] = {"queue": queue, "limit": limit}
+        values["busy"] = self._dialect.texts(busy)
+        values["priorities"] = [turn.priority for turn in turns]
+        values["tenants"] = [turn.tenant for turn in turns]
+        values["skip"] = [turn.skip for turn in turns]
+        values["numbers"] = [turn.number for turn in turns]
+        rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
+        return [self._job(row) for row in rows]
+
+
+class _MariaDB(TenantStatements):
+    """The tenant is a column, because an index has no expression; locks are those of rows."""
+
+    tenant = "tenant"
+    marked = "tenant IS NOT NULL"
+
+    def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
+        return self._shares.admit(
+            database.connection(),
+            *_part(queue, tenant),
+            cost=jobs,
+            bound=bound,
+            room=lambda: bound - self.depth(queue, tenant),
+        )
+
+    def lock(self, queue: str, tenant: str, timeout: float) -> bool:
+        return self._shares.lock_name(database.connection(), *_part(queue, tenant), timeout)
+
+    def jobs(self, queue: str, turns: Sequence[Turn], **wanted: Any) -> list[TurnJob]:
+        found = super().jobs(queue, turns, **wanted)
+        keys = {each.candidate.key for each in found if each.candidate.key}
+        locked = self._shares.try_lock_keys(database.connection(), keys)
+        return [
+            replace(each, candidate=replace(each.candidate, is_locked=each.candidate.key in locked))
+            for each in found
+        ]
+
+    @property
+    def _shares(self) -> "Shares":
+        return cast("Shares", self._dialect)
+
+
+def _part(queue: str, tenant: str) -> tuple[Any, str]:
+    """Return the kind and the name of a lock by rows."""
+    from django_ojs.storage.dialects.row_locks import Kind
+
+    return Kind.PART, f"{queue}\n{tenant}"
+
+
+_BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": TenantStatements, "mysql": _MariaDB}
+
+
+def statements() -> TenantStatements:
+    """Return those of the database of the jobs."""
+    return _of(database.connection().vendor)
+
+
+@cache
+def _of(vendor: str) -> TenantStatements:
+    return _BY_VENDOR[vendor](database.dialect())
