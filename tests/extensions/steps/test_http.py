@@ -16,6 +16,7 @@ from django_ojs.operations.retry import retry
 from django_ojs.storage import transitions
 from tests.factories import in_state
 from tests.http.api import NOBODY, Api, make_key
+from tests.http.test_held_locks import answer
 from tests.other_session import open_transaction
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -160,10 +161,10 @@ def test_a_step_is_found_in_a_long_history(django_assert_num_queries: Any) -> No
 def test_a_step_whose_job_is_locked_is_stored_once_it_is_free() -> None:
     worker = Worker(api.active())
     with open_transaction(lambda: transitions.lock(UUID(worker.job))):
-        response = worker.store(0, "a")
+        response = answer(lambda: worker.store(0, "a"))
         response.error(503, "backend_error", job_id=worker.job)
         assert int(response.headers["Retry-After"]) >= 1
-        assert worker.suspend(0, "a", delay_ms=5).status == 503
+        assert answer(lambda: worker.suspend(0, "a", delay_ms=5)).status == 503
     worker.store(0, "a").ok(201)
 
 
