@@ -23,7 +23,7 @@ _OTHER_MODELS: Final = (
         f"extensions.{name}.models"
         for name in ("audit", "backpressure", "events", "incidents", "limits", "outbox")
     ),
-    *(f"extensions.{name}.models" for name in ("statistics", "workflows")),
+    "extensions.statistics.models",
 )
 
 
@@ -65,7 +65,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.extensions.tenants.extension import TenantsExtension
-        from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
@@ -81,7 +80,6 @@ class DjangoOJSConfig(AppConfig):
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),
-            WorkflowsExtension(),
             BulkOperationsExtension(),
             IncidentsExtension(),
             # Before the settings are read, some of which are theirs, and before any module `jobs`.
