@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "django_ojs.extensions.cron",
     "django_ojs.extensions.webhooks",
     "example_project.shop",
+    "example_project.job_orders",
 ]
 if django.VERSION < (6, 0):
     INSTALLED_APPS.append("django_tasks")  # The backport of django.tasks.

@@ -99,7 +99,7 @@ class JobAdmin(OperatorModelAdmin):
         values.setdefault("type", [])
         values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
         found = {
-            "qualifiers": search_query.QUALIFIERS,
+            "qualifiers": search_query.qualifiers(),
             "values": values,
             "parameters": parameter_names()[: search_suggestions.MAX_VALUES],
         }
@@ -143,7 +143,7 @@ class JobAdmin(OperatorModelAdmin):
                 "q_query": urlencode({"q": text}),
                 "tabs": tabs,
                 "meant": meant,
-                "qualifiers": search_query.QUALIFIERS.values(),
+                "qualifiers": search_query.qualifiers().values(),
                 "any_state": job_list.filter_query(
                     replace(which, states=(), states_excluded=None, dead_letter=None)
                 ),
@@ -169,7 +169,7 @@ class JobAdmin(OperatorModelAdmin):
             "unreadable": True,
             "meant": meant,
             "tabs": [replace(tab, current=False) for tab in tabs],
-            "qualifiers": search_query.QUALIFIERS.values(),
+            "qualifiers": search_query.qualifiers().values(),
             "complete": True,
             "unread": query.unread,
         }
