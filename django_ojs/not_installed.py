@@ -6,7 +6,7 @@
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "webhooks")
+APPS: Final = ("checkpoints", "cron", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -34,6 +34,7 @@ NAMES: Final = {
 SETTINGS: Final = {
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
     "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
+    "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",
 }
 
 #: The app of an extension that has another name.
