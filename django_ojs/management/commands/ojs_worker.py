@@ -96,11 +96,10 @@ def _count(text: str) -> int:
 
 
 def _threads(text: str) -> tuple[int, int]:
-    """Return how many jobs a process runs at a time, and up to how many: `8` or `8:32`."""
+    """Return how many jobs a process runs at a time, and up to how many: `8` (then 0) or `8:32`."""
     first, colon, last = text.partition(":")
-    least = _count(first)
-    most = _count(last) if colon else least
-    if most < least:
+    least, most = _count(first), _count(last) if colon else 0
+    if colon and most < least:
         raise ArgumentTypeError("must be a number, or two such as 8:32, the smaller first")
     return least, most
 
@@ -174,7 +173,7 @@ class Command(BaseCommand):
             "-t",
             "--threads",
             type=_threads,
-            default=(10, 10),
+            default=(10, 0),
             metavar="N",
             help="jobs that a process runs at a time, async ones included (default: 10); with "
             "8:32 it is 8, and can be changed up to 32 on the page of the worker",
