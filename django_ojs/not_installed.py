@@ -6,7 +6,7 @@
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "webhooks", "workflows")
+APPS: Final = ("checkpoints", "cron", "outbox", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -32,6 +32,7 @@ NAMES: Final = {
 
 #: The settings in `OJS` of those that are apps of their own.
 SETTINGS: Final = {
+    "outbox": "OUTBOX",
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
     "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
     "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",

@@ -92,6 +92,20 @@ for policy in ("allow", "enqueue"):
         left=4,
     ),
     Optional(
+        name="outbox",
+        tables=frozenset({"ojs_outbox"}),
+        page="/admin/ojs_outbox/outboxentry/",
+        # A job that had no room, and has it now, is stored before the table is dropped.
+        use="""
+import django_ojs as ojs
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.options import envelope_of
+job = envelope_of(ojs.request("site.note", [1]))
+outbox.add([job], ["local"], using="default", generated_ids=True)
+""",
+        left=1,
+    ),
+    Optional(
         name="webhooks",
         tables=frozenset({"ojs_webhook", "ojs_webhook_delivery"}),
         page="/admin/ojs_webhooks/webhook/",

@@ -188,7 +188,7 @@ def aliases() -> list[str]:
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
     home = database.alias()
-    if of(OutboxSettings).wrong_database != "outbox":
+    if settings().wrong_database != "outbox":
         return [home]
     others = [
         alias
