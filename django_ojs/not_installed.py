@@ -33,7 +33,7 @@ NAMES: Final = {
 
 #: The settings in `OJS` of those that are apps of their own.
 SETTINGS: Final = {
-    "outbox": "OUTBOX",
+    "outbox": "OUTBOX KEEP_SENT",
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
     "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
     "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",

@@ -102,6 +102,8 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
         return store()
     elsewhere = [(index, name) for index, name in enumerate(destinations) if name is not None]
     here = [index for index, name in enumerate(destinations) if name is None]
+    if options.has_transaction and foreign is None and not here:
+        caller_database.check()  # As PUSH does, which none of these jobs reaches.
     results: dict[int, EnqueuedJob] = {}
     using = foreign or database.alias()
     with transaction.atomic(using=using):
