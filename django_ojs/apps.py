@@ -63,7 +63,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
-        from django_ojs.extensions.tenants.extension import TenantsExtension
         from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
@@ -76,7 +75,6 @@ class DjangoOJSConfig(AppConfig):
             AuditExtension(),
             OutboxExtension(),
             OffloadExtension(),
-            TenantsExtension(),
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),

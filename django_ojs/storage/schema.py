@@ -14,6 +14,7 @@ from typing import Final
 from django.apps import apps
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.recorder import MigrationRecorder
 
 from django_ojs.extension import Extension
 from django_ojs.hooks import registry
@@ -165,10 +166,16 @@ def _has_jobs(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _has_tables(connection: BaseDatabaseWrapper, extension: Extension) -> bool:
-    """Whether the tables of an extension's app are there: `migrate <label> zero` drops them."""
+    """Whether the tables of an extension's app are there: `migrate <label> zero` drops them.
+
+    Of an app without tables, whether its migrations are applied, where those of the core are.
+    """
     app = apps.get_containing_app_config(type(extension).__module__)
     if app is None:
         return True
+    if app.models_module is None:
+        applied = {label for label, _ in MigrationRecorder(connection).applied_migrations()}
+        return app.label in applied or "django_ojs" not in applied
     wanted = {
         model._meta.db_table
         for model in app.get_models()
