@@ -96,10 +96,10 @@ def mark(connection: BaseDatabaseWrapper, number: int, jobs: str) -> None:
 
 
 def drop_statements(vendor: str, objects: Collection[Named]) -> list[str]:
-    """Return the statements that drop these: a trigger before its function."""
+    """Return the statements that drop these: triggers and indexes before their functions."""
     return [
         _DROP.get((vendor, each.kind), "DROP {kind} {name}").format_map(each._asdict())
-        for each in sorted(objects, key=lambda each: (each.kind != "TRIGGER", each))
+        for each in sorted(objects, key=lambda each: (each.kind not in ("TRIGGER", "INDEX"), each))
     ]
 
 
