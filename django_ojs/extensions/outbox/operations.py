@@ -135,7 +135,7 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
 def _tenant_of(envelope: Envelope) -> str:
     """Return the tenant that a server would name which has no room for this job."""
     found = envelope.meta.get("tenant_id")
-    # Whoever is none is this one (multi-tenancy §15.3).
+    # That of jobs without one is always `_default` (multi-tenancy §15.3).
     return found if isinstance(found, str) and 0 < len(found) <= 255 else "_default"
 
 
