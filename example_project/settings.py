@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "django_ojs.extensions.tenants",
     "django_ojs.extensions.webhooks",
     "example_project.shop",
+    "example_project.job_orders",
 ]
 if django.VERSION < (6, 0):
     INSTALLED_APPS.append("django_tasks")  # The backport of django.tasks.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -84,16 +83,16 @@ def without() -> Iterator[Callable[[str], None]]:
     def remove(name: str) -> None:
         removed.append(next(each for each in registry.extensions() if each.name == name))
         registry.remove(removed[-1])
-        _make_urls_anew()
+        make_urls_anew()
 
     yield remove
     registry.register(*removed)
-    _make_urls_anew()
+    make_urls_anew()
 
 
-def _make_urls_anew() -> None:
+def make_urls_anew() -> None:
     importlib.reload(urls)
-    importlib.reload(sys.modules[str(get_urlconf() or settings.ROOT_URLCONF)])
+    importlib.reload(importlib.import_module(str(get_urlconf() or settings.ROOT_URLCONF)))
     clear_url_caches()
 
 

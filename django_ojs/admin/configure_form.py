@@ -3,7 +3,7 @@
 A field is one member of the configuration. Members without a field stay as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django import forms
@@ -15,11 +15,11 @@ from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.queue_config import STRATEGIES, check
+from django_ojs.spec.queue_config import check
 
 DEFAULT: Final = pgettext_lazy("a value", "default")
 
-_STRATEGIES: Final = {
+_STRATEGIES: Final[dict[str, StrOrPromise]] = {
     "reject": gettext_lazy("reject: an enqueue fails"),
     "block": gettext_lazy("block: an enqueue waits for space, then fails"),
     "drop_oldest": gettext_lazy("drop_oldest: the oldest jobs are dropped"),
@@ -45,6 +45,34 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "keep_cancelled": ("retention", "cancelled"),
     "keep_discarded": ("retention", "discarded"),
 }
+
+
+#: The groups of the form: a name in addresses, a title, and the fields.
+_GROUPS: Final[Sequence[tuple[str, StrOrPromise, Sequence[str]]]] = (
+    (
+        "bounds",
+        gettext_lazy("Bounds"),
+        ("max_depth", "max_size_bytes", "strategy", "warning_threshold", "max_envelope_bytes"),
+    ),
+    (
+        "limits",
+        gettext_lazy("Limits of runs"),
+        ("concurrency", "rate", "rate_period", "throttle", "throttle_period"),
+    ),
+    ("producers", gettext_lazy("Who may enqueue what"), ("allowed_job_types", "producers")),
+    (
+        "defaults",
+        gettext_lazy("Defaults of new jobs"),
+        ("default_timeout", "default_max_attempts"),
+    ),
+    (
+        "retention",
+        gettext_lazy("How long jobs are kept"),
+        ("keep_completed", "keep_cancelled", "keep_discarded"),
+    ),
+)
+#: What `initial` has the values under that hold where a field is empty.
+IN_FORCE: Final = "in_force"
 
 
 class _TimeField(forms.CharField):
@@ -77,7 +105,7 @@ class ConfigureForm(forms.Form):
     )
     strategy = forms.ChoiceField(
         required=False,
-        choices=[("", DEFAULT), *((name, _STRATEGIES[name]) for name in STRATEGIES)],
+        choices=[("", DEFAULT), *_STRATEGIES.items()],
         label=gettext_lazy("When full"),
     )
     warning_threshold = _number(
@@ -128,12 +156,33 @@ class ConfigureForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for field in self.fields.values():
-            field.widget.attrs["placeholder"] = DEFAULT
+        in_force: Mapping[str, str] = self.initial.get(IN_FORCE) or {}
+        for name, field in self.fields.items():
+            value = in_force.get(".".join(_MEMBERS[name]), DEFAULT)
+            if isinstance(field, forms.ChoiceField):
+                field.choices = [("", value), *_STRATEGIES.items()]
+            else:
+                field.widget.attrs["placeholder"] = value
         limit = number(settings().limits.envelope_bytes)
         self.fields["max_envelope_bytes"].help_text = _(
             "Size of a job's envelope; at most %(limit)s. 0: the limit of the server."
         ) % {"limit": limit}
+
+    def groups(self, opened: str) -> list[tuple[StrOrPromise, list[forms.BoundField], bool]]:
+        """Return the groups, each with a title, its fields and whether it is unfolded.
+
+        `opened` is the name of one; by default the first. So is each that has an error.
+        """
+        known = [name for name, _title, _fields in _GROUPS]
+        first = opened if opened in known else known[0]
+        return [
+            (
+                title,
+                [self[field] for field in fields],
+                name == first or any(field in self.errors for field in fields),
+            )
+            for name, title, fields in _GROUPS
+        ]
 
     def clean(self) -> dict[str, Any]:
         """Check all values."""

@@ -73,6 +73,7 @@ class Confirmation:
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return the context of confirm.html."""
         consequences = self.action.consequences
+        groups: Any = getattr(self.form, "groups", None)
         confirm, leave = self.action.label, _("Back without changes")
         if self.action.choices is not None:
             confirm, leave = self.action.choices(self.existing)
@@ -87,5 +88,6 @@ class Confirmation:
             "consequences": consequences(request, self.existing) if consequences else (),
             "in_force": self.action.in_force(self.existing) if self.action.in_force else (),
             "form": self.form,
+            "groups": groups(request.GET.get("open", "")) if groups else (),
             "name_form": self.name_form,
         }

@@ -1,4 +1,4 @@
-"""Dead letters in groups of one queue, type and error, so that a group is retried at once."""
+"""Dead letters in groups of one queue, type, error and message: a group is retried at once."""
 
 from typing import Any
 
@@ -13,10 +13,9 @@ from django_ojs.admin.formatting import number
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import Job
-from django_ojs.operations.jobs import dead_letter_groups
+from django_ojs.operations.jobs import dead_letter_groups, redaction
 from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted
 
 
 class DeadLetterAdmin(OperatorModelAdmin):
@@ -27,10 +26,11 @@ class DeadLetterAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         latest_first = request.GET.get("sort") == "last"
+        by_message = payloads.has_permission(request) and not redaction.hides("message")
         with timed_queries() as query:
             found = query(
                 gettext_noop("dead letters"),
-                lambda: dead_letter_groups.groups(latest_first=latest_first),
+                lambda: dead_letter_groups.groups(latest_first=latest_first, by_message=by_message),
             )
         all_dead = JobFilter(dead_letter=True)
         return self.render(
@@ -54,16 +54,12 @@ class DeadLetterAdmin(OperatorModelAdmin):
     def _row(self, request: HttpRequest, group: Group) -> dict[str, Any]:
         which = group.filter
         jobs_url = self.url("changelist", model=Job)
-        error = None
-        if group.sample is not None and payloads.has_permission(request):
-            error = redacted(group.sample.error)
         return {
             "group": group,
             "jobs_url": jobs_url + filter_query(which) if which else "",
-            "message": error.get("message", "") if isinstance(error, dict) else "",
             "buttons": bulk_buttons(self, request, which, what=_("group")) if which else (),
         }
 
 
 def _all(found: Groups) -> str:
-    return _("all %(count)s") % {"count": f"{number(found.seen)}{'+' * found.more}"}
+    return _("all %(count)s") % {"count": f"{number(found.total)}{'+' * found.capped}"}

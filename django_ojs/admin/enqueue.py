@@ -16,7 +16,7 @@ from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
-from django_ojs.operations import run_again
+from django_ojs.operations import delete, run_again
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.operator_push import push_by_operator
@@ -24,6 +24,7 @@ from django_ojs.options import Options, Request, envelope_of, push_options_of
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope, check_type
 from django_ojs.spec.errors import Conflict, OJSError
+from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL
 from django_ojs.storage import transitions
 
@@ -134,6 +135,8 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         has_arguments=has_arguments,
         as_json=has_arguments and "json" in (data or request.GET),
     )
+    if page.has_scope(request, Scope.ADMIN):
+        form.offer_deletion()
     back = page.url("change", job.pk)
     other = {} if form.is_json else {"json": "1"}
     context = {
@@ -156,9 +159,20 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         else:
             text = _("Enqueued a copy of %(id)s in %(queue)s.")
             text %= {"id": job.pk, "queue": result.queue}
+            if form.cleaned_data.get("delete_original") and result.outcome is Outcome.STORED:
+                text = f"{text} {_delete_original(job)}"
             if response := _response(page, request, form, result, text):
                 return response
     return page.render(request, "enqueue", _("Edit and run %(type)s") % {"type": job.type}, context)
+
+
+def _delete_original(job: Job) -> str:
+    """Delete the job that was copied. Return a sentence."""
+    try:
+        delete.delete(job.pk)
+    except OJSError as error:  # Another operator has retried or deleted it in the meantime.
+        return error.message
+    return _("That job is deleted.")
 
 
 def _job(page: OperatorModelAdmin, key: str) -> Job:

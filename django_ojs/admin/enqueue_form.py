@@ -119,6 +119,11 @@ class EnqueueForm(forms.Form):
             "zone": zone
         }
 
+    def offer_deletion(self) -> None:
+        """Add the question whether the job that this is a copy of is deleted."""
+        label = _("Delete the job that this is a copy of")
+        self.fields["delete_original"] = forms.BooleanField(required=False, label=label)
+
     @property
     def has_handler(self) -> bool:
         """Whether this process has a handler of the type. A template would call the handler."""

@@ -1,8 +1,8 @@
 """The list of jobs: a page of rows for a filter, with the states as tabs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -13,12 +13,14 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
 from django_ojs import hooks
 from django_ojs.admin.base import read_page
-from django_ojs.admin.formatting import StrOrPromise
+from django_ojs.admin.formatting import StrOrPromise, duration
+from django_ojs.admin.panels import AdminColumn, columns_of
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.workers import registry
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
@@ -26,6 +28,10 @@ from django_ojs.storage.figures import counts
 #: A larger job has no preview of its arguments.
 _PREVIEW_BYTES: Final = 16 * 1024
 _PREVIEW_LENGTH: Final = 140
+
+#: Characters of a worker's id that is shown whole, and digits of another one.
+_SHORT_ID: Final = 16
+_LAST_DIGITS: Final = 6
 
 #: For each state a symbol and a colour, beside its name; and what the time column shows: a word,
 #: and a field.
@@ -95,8 +101,14 @@ class JobRow:
     message: str
     #: The progress of a running job that reports it.
     share: float | None
+    #: A sentence on how long its latest run took, or how long it waited for the one that goes on.
+    lasted: str
+    #: The label of its worker, and the last digits of the worker's id.
+    worker: str
     #: What a scheduled job waits for, where an extension knows more than its time.
     waits_for: str
+    #: Those of the columns of extensions.
+    cells: Sequence[tuple[AdminColumn, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,9 +148,13 @@ def page(
     )
     count = found.count if found else partial(listing.count, which)
     total = query(gettext_noop("number of jobs"), count)
+    jobs = found.rows if found else []
+    columns, cells = columns_of(Job, query, {job.pk: job for job in jobs})
+    rows = _rows(query, jobs, payload=payload)
     return {
         **paging,
-        "rows": _rows(query, found.rows if found else [], payload=payload),
+        "columns": columns,
+        "rows": [replace(row, cells=cells[row.job.pk]) for row in rows],
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "scan_limit": min(scan.limit for scan in scans),
@@ -151,6 +167,8 @@ def _rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[Jo
     if payload and jobs:
         arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
     running = shares(query, jobs)
+    workers = {job.worker_id for job in jobs if job.worker_id and not job.error}
+    labels = query(gettext_noop("workers"), lambda: registry.first_labels(workers)) or {}
     waiting = query(gettext_noop("what jobs wait for"), lambda: hooks.waits_for(jobs)) or {}
     return [
         _row(
@@ -159,12 +177,15 @@ def _rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[Jo
             payload,
             share=running.get(job.pk),
             waits_for=waiting.get(job.pk, ""),
+            worker=worker_name(job.worker_id or "", labels),
         )
         for job in jobs
     ]
 
 
-def _row(job: Job, preview: str, payload: bool, *, share: float | None, waits_for: str) -> JobRow:
+def _row(
+    job: Job, preview: str, payload: bool, *, share: float | None, waits_for: str, worker: str
+) -> JobRow:
     error = redacted(job.error) if payload else None
     message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
     return JobRow(
@@ -174,8 +195,29 @@ def _row(job: Job, preview: str, payload: bool, *, share: float | None, waits_fo
         preview=preview,
         message=message,
         share=share,
+        lasted=_lasted(job),
+        worker=worker,
         waits_for=waits_for,
     )
+
+
+def worker_name(worker_id: str, labels: Mapping[str, str]) -> str:
+    """Return a worker's label and the last digits of its id; other programs choose short ids."""
+    end = worker_id if len(worker_id) <= _SHORT_ID else f"…{worker_id[-_LAST_DIGITS:]}"
+    label = labels.get(worker_id, "")
+    return f"{label} {end}" if label else end
+
+
+def _lasted(job: Job) -> str:
+    if job.state == State.ACTIVE:
+        took = job.waited
+        text = pgettext("a job before its run", "waited %(duration)s")
+    elif job.started_at is None or job.finished_at is None or job.state == State.CANCELLED:
+        return ""
+    else:
+        took = job.finished_at - job.started_at
+        text = pgettext("a job", "ran %(duration)s")
+    return text % {"duration": duration(took)} if took is not None and took >= timedelta(0) else ""
 
 
 def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:

@@ -60,6 +60,9 @@ _SHOWN_OPTIONS: Final = (
     *("parent_id", "root_id", "offloaded"),
 )
 
+#: The actions that have a button; the others are in a list.
+_MAIN: Final = ("retry", "run-now", "activate", "cancel")
+
 #: Rows of the page of a job.
 _MAX_ATTEMPTS: Final = 200
 _MAX_CHILDREN: Final = 10
@@ -91,7 +94,7 @@ class JobAdmin(OperatorModelAdmin):
             values = query(gettext_noop("suggestions"), search_suggestions.values) or {}
         values.setdefault("type", [])
         values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
-        return JsonResponse({"qualifiers": search_query.QUALIFIERS, "values": values})
+        return JsonResponse({"qualifiers": search_query.qualifiers(), "values": values})
 
     def return_url(self, request: HttpRequest) -> str:
         # The page of a job that the action has deleted does not exist any more.
@@ -129,7 +132,7 @@ class JobAdmin(OperatorModelAdmin):
                 "q": text,
                 "q_query": urlencode({"q": text}),
                 "tabs": tabs,
-                "qualifiers": search_query.QUALIFIERS.values(),
+                "qualifiers": search_query.qualifiers().values(),
                 "any_state": job_list.filter_query(
                     replace(which, states=(), states_excluded=None, dead_letter=None)
                 ),
@@ -151,7 +154,7 @@ class JobAdmin(OperatorModelAdmin):
             "errors": errors,
             "unreadable": True,
             "tabs": [replace(tab, current=False) for tab in tabs],
-            "qualifiers": search_query.QUALIFIERS.values(),
+            "qualifiers": search_query.qualifiers().values(),
             "complete": True,
             "unread": query.unread,
         }
@@ -172,6 +175,8 @@ class JobAdmin(OperatorModelAdmin):
             )
             panels = self.panels(request, query, job)
         now = timezone.now()
+        discarded = job.state == State.DISCARDED
+        main = self.buttons(request, job, *(_MAIN if discarded else (*_MAIN, "run-again")))
         error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
         return self.render(
@@ -182,7 +187,8 @@ class JobAdmin(OperatorModelAdmin):
                 "job": job,
                 "badge": job_list.badge(job),
                 "time": job_list.job_time(job),
-                "buttons": self.buttons(request, job),
+                "buttons": main,
+                "more_buttons": [each for each in self.buttons(request, job) if each not in main],
                 "edit_url": enqueue.copy_url(self, request, job),
                 "not_running": not_running,
                 "remedies": remedies(self, request, job, not_running),

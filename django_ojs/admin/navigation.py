@@ -15,19 +15,20 @@ from django.utils.translation import gettext_noop, npgettext
 from django_ojs.admin import current_findings
 from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.models import DeadLetterJob, Job, Overview
+from django_ojs.models import DeadLetterJob, Overview
 from django_ojs.models.base import StoredModel
+from django_ojs.operations.jobs import dead_letters
 from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
 
 #: The place of a page that has none.
 _LAST: Final = 1_000
 
+#: Pages that are shown at once.
+_TABS: Final = 6
+
 #: Seconds for which a number is reused.
 _REUSED_FOR: Final = 15
-
-#: Dead letters are counted up to this, in the index of dead letters.
-_MAX_COUNTED: Final = 1_000
 
 #: Seconds for one query: a page is not slower for a number of its navigation.
 _QUERY_SECONDS: Final = 0.5
@@ -105,6 +106,11 @@ def entries(
     ]
 
 
+def behind_more(found: list[Entry]) -> list[Entry]:
+    """Return the pages that are not shown at once: one page is no reason for a list."""
+    return found[_TABS:] if len(found) > _TABS + 1 else []
+
+
 def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[Model], str]]:
     """Yield the models whose pages the user may view, in their places, with the URL of the list."""
     registered = [model for model in apps.get_models() if site.is_registered(model)]
@@ -148,9 +154,5 @@ def _numbers(
 
 
 def _dead_letters() -> Number | None:
-    dead = Job.primary.filter(dead_letter=True)
-    number = dead.order_by()[: _MAX_COUNTED + 1].count()
-    if not number:
-        return None
-    value = min(number, _MAX_COUNTED)
-    return Number(value=value, is_of="jobs", has_more=number > value)
+    number, has_more = dead_letters.total()
+    return Number(value=number, is_of="jobs", has_more=has_more) if number else None

@@ -1,5 +1,7 @@
 """The buttons and links for a job that does not run."""
 
+from dataclasses import replace
+
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
@@ -40,6 +42,8 @@ def _remedies(
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
             queue = Queue(name=job.queue)
             mend = page.buttons_of(request, queue, "configure") if reason.kind == "limited" else []
+            # Where the form opens.
+            mend = [replace(button, url=f"{button.url}&open=limits") for button in mend]
             return [*mend, *jobs(page, request, _("Running jobs"), running)]
         case "limited_by_key":
             assert job.limit_key is not None

@@ -194,6 +194,16 @@ def _in_force(objects: Sequence[Any]) -> Sequence[tuple[StrOrPromise, ...]]:
     ]
 
 
+def _initial(queue: Any) -> Mapping[str, Any]:
+    """Return the values of the form, and what holds where a field is empty."""
+    fallback: dict[str, str] = {}
+    for each in values_in_force(queue):
+        values = [value for _source, value in each.hidden] if each.is_own else [each.value]
+        if values:
+            fallback[each.name] = _in_words(each.name, values[0])
+    return {**configure_form.own_values(queue), configure_form.IN_FORCE: fallback}
+
+
 def _in_words(name: str, value: Any) -> str:
     if name in _BOUNDS and not value:
         return _("no bound")
@@ -229,7 +239,7 @@ ACTIONS = (
         consequences=_configure_consequences,
         in_force=_in_force,
         form=configure_form.ConfigureForm,
-        initial=configure_form.own_values,
+        initial=_initial,
         multiple=False,
     ),
     Action(

@@ -130,7 +130,13 @@ def ojs_navigation(context: RequestContext) -> dict[str, Any]:
     opts = context.get("opts")
     if site is None or context.get("is_popup"):
         return {"entries": ()}
-    return {"entries": navigation.entries(site, context.request, opts.model if opts else None)}
+    found = navigation.entries(site, context.request, opts.model if opts else None)
+    more = navigation.behind_more(found)
+    return {
+        "entries": found[: len(found) - len(more)],
+        "more": more,
+        "current": next((entry for entry in more if entry.current), None),
+    }
 
 
 @register.inclusion_tag("django_ojs/admin/maintenance_line.html", takes_context=True)

@@ -27,20 +27,22 @@ class ValueInForce:
     """A member of the configuration, its value in force, and the layer that has it.
 
     `hidden` are the values of lower layers, each with its layer: they hold where this one goes.
+    `is_own`: it is stored for this queue.
     """
 
     name: str
     value: Any
     source: str
+    is_own: bool
     hidden: tuple[tuple[str, Any], ...] = ()
 
 
 def values_in_force(queue: Queue) -> list[ValueInForce]:
     """Return the members of a queue's configuration, by name."""
     in_code = settings().queues
-    built_in = _("built in")
+    own, built_in = _("stored for this queue"), _("built in")
     layers = {
-        _("stored for this queue"): {} if is_deleted(queue) else queue.config,
+        own: {} if is_deleted(queue) else queue.config,
         _settings(queue.name): in_code.get(queue.name, {}),
         _("stored default policy"): stored_default(),
         _settings(DEFAULT_POLICY): in_code.get(DEFAULT_POLICY, {}),
@@ -52,7 +54,9 @@ def values_in_force(queue: Queue) -> list[ValueInForce]:
         for name, value in nested.items():
             found.setdefault(name, []).append((source, value))
     return [
-        ValueInForce(name=name, value=value, source=source, hidden=tuple(others))
+        ValueInForce(
+            name=name, value=value, source=source, is_own=source == own, hidden=tuple(others)
+        )
         for name, [(source, value), *others] in sorted(found.items())
     ]
 

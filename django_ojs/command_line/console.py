@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +20,9 @@ from django_ojs.spec import json
 #: Shown for no value.
 NONE: Final = "-"
 
-#: Between two columns, and the least width of one that shrinks.
-_GAP, _NARROWEST = 2, 6
+#: Between two columns; the width to which a column shrinks before others are left out, and the
+#: least width.
+_GAP, _NARROW, _NARROWEST = 2, 20, 6
 
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 
@@ -42,11 +43,16 @@ class Cell(NamedTuple):
 
 
 class TableColumn(NamedTuple):
-    """A column of a table. `shrinks`: its values are cut where the terminal is too narrow."""
+    """A column of a table.
+
+    Where the terminal is too narrow, the values of those that shrink are cut, and columns are left
+    out: that with the highest `drops` first, those with 0 never.
+    """
 
     title: str
     right: bool = False
     shrinks: bool = False
+    drops: int = 0
 
 
 class Console:
@@ -97,7 +103,7 @@ class Console:
         cells = [titles, *([_cell(value) for value in row] for row in rows)]
         widths = _widths(columns, cells, fit=self.is_terminal)
         for row in cells:
-            aligned = map(self._aligned, columns, row, widths)
+            aligned = [self._aligned(columns[n], row[n], width) for n, width in widths.items()]
             self._write((" " * _GAP).join(aligned).rstrip() + "\n")
 
     def _aligned(self, column: TableColumn, cell: Cell, width: int) -> str:
@@ -210,21 +216,33 @@ def _is_control(character: str) -> bool:
 
 def _widths(
     columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]], *, fit: bool
-) -> list[int]:
-    """Return the widths of columns; to fit the terminal, the widest of those that shrink are cut.
+) -> dict[int, int]:
+    """Return the widths of columns, without those that are left out to fit the terminal.
 
-    Where the others are wider than that, the lines wrap: half an id is of no use.
+    Where the others are wider than that, the lines wrap: half a name is of no use.
     """
-    widths = [max(len(row[n].text) for row in cells) for n in range(len(columns))]
-    excess = sum(widths) + _GAP * (len(widths) - 1) - shutil.get_terminal_size().columns
-    shrinking = [n for n, column in enumerate(columns) if column.shrinks]
-    while fit and excess > 0 and shrinking:
-        widest = max(shrinking, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
+    widths = {n: max(len(row[n].text) for row in cells) for n in range(len(columns))}
+    if not fit:
+        return widths
+    least = _NARROW
+    while (excess := _excess(widths)) > 0:
+        shrinking = [n for n in widths if columns[n].shrinks and widths[n] > least]
+        dropping = [n for n in widths if columns[n].drops]
+        if shrinking:
+            widest = max(shrinking, key=widths.__getitem__)
+            widths[widest] = max(least, widths[widest] - excess)
+        elif dropping:
+            del widths[max(dropping, key=lambda n: columns[n].drops)]
+        elif least > _NARROWEST:
+            least = _NARROWEST
+        else:
             break
-        widths[widest] -= 1
-        excess -= 1
     return widths
+
+
+def _excess(widths: Mapping[int, int]) -> int:
+    whole = sum(widths.values()) + _GAP * (len(widths) - 1)
+    return whole - shutil.get_terminal_size().columns
 
 
 def _cell(value: Cell | str) -> Cell:

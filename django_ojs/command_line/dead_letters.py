@@ -1,4 +1,4 @@
-"""`dead-letters`: the dead letters by queue, type and error, with what retries each group."""
+"""`dead-letters`: those of one queue, type, error and message together, with what retries them."""
 
 import shlex
 from argparse import ArgumentParser
@@ -8,14 +8,15 @@ from django_ojs.command_line.console import Console
 from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
 from django_ojs.formatting import absolute_time, grouped
-from django_ojs.operations.jobs import dead_letter_groups, search_query
+from django_ojs.operations.jobs import dead_letter_groups, redaction, search_query
 from django_ojs.operations.jobs.dead_letter_groups import Group
 from django_ojs.spec.times import format_timestamp
 
 
 def _dead_letters(console: Console, options: Options) -> int:
     limit: int = options["limit"]
-    found = dead_letter_groups.groups(most=limit)
+    by_message = not redaction.hides("message")
+    found = dead_letter_groups.groups(most=limit, by_message=by_message)
     if not write_list(
         console,
         "groups",
@@ -23,14 +24,15 @@ def _dead_letters(console: Console, options: Options) -> int:
         found.groups,
         none="There are no dead letters.",
         groups_total=found.found,
-        jobs_total=found.seen,
-        jobs_total_capped=found.more,
+        jobs_total=found.total,
+        jobs_total_capped=found.capped,
         pruned_at=None if found.pruned_at is None else format_timestamp(found.pruned_at),
     ):
         return OK
     console.line()
-    total = grouped(found.seen) + "+" * found.more
-    console.line(f"Dead letters: {total}.", "bold")
+    total = grouped(found.total) + "+" * found.capped
+    some = f" The newest {grouped(found.seen)} are grouped." if found.more else ""
+    console.line(f"Dead letters: {total}.{some}", "bold")
     if found.found > len(found.groups):
         values = {"count": grouped(len(found.groups)), "total": grouped(found.found)}
         console.line(
@@ -57,9 +59,12 @@ def _search(group: Group) -> str:
 
 _COLUMNS: Final[list[ListColumn[Group]]] = [
     ListColumn(name="jobs", value=lambda group: group.count, kind="number"),
-    *map(column, ("error_type", "type", "queue")),
-    column("first", "duration"),
-    column("last", "duration"),
+    column("error_type"),
+    column("message", "text"),
+    column("type"),
+    column("queue", drops=1),
+    column("first", "time", drops=2),
+    column("last", "time"),
     ListColumn(name="search", value=lambda group: _search(group) or None, only="json"),
 ]
 
@@ -71,11 +76,11 @@ def _arguments(parser: ArgumentParser) -> None:
 SUBCOMMANDS: Final = (
     Subcommand(
         name="dead-letters",
-        help="show the dead letters by queue, type and error",
+        help="show the dead letters by queue, type, error and message",
         description=(
-            "The dead letters by queue, type and type of error, the largest groups first, with the "
-            "first and the last failure of each, and the search that retries them. With very many "
-            "dead letters, the newest are grouped."
+            "The dead letters by queue, type, type of error and message without its numbers and "
+            "quotations, the largest groups first, with the first and the last failure of each, "
+            "and the search that retries them. With very many dead letters, the newest are grouped."
         ),
         examples="  manage.py ojs dead-letters\n"
         "  manage.py ojs jobs is:dead error_type:smtplib.SMTPServerDisconnected\n"

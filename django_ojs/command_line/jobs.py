@@ -12,6 +12,7 @@ from django_ojs.command_line.job_ids import whole_id
 from django_ojs.command_line.lists import (
     ListColumn,
     age,
+    ago,
     column,
     members,
     read_page,
@@ -49,6 +50,8 @@ _TIMES: Final = {
     State.CANCELLED: ("cancelled", "finished_at"),
     State.DISCARDED: ("discarded", "finished_at"),
 }
+#: States whose time is how long they have lasted.
+_LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
 #: Children of a job in its JSON.
 _MAX_CHILDREN: Final = 100
 #: What a job carries; shown with --args only.
@@ -64,8 +67,14 @@ def state_of(job: Job) -> str:
 
 
 def _time(job: Job) -> str:
-    word, field = _TIMES[State(job.state)]
-    return f"{word} {age(getattr(job, field), timezone.now())}"
+    word, _field = _TIMES[State(job.state)]
+    return f"{word} {_when(job)}"
+
+
+def _when(job: Job) -> str:
+    _word, field = _TIMES[State(job.state)]
+    shown = age if job.state in _LASTING else ago
+    return shown(getattr(job, field), timezone.now())
 
 
 def _error_type(error: Any) -> str:
@@ -73,14 +82,14 @@ def _error_type(error: Any) -> str:
 
 
 COLUMNS: Final[list[ListColumn[Job]]] = [
-    column("id", "id"),
+    column("id", "job"),
     *map(column, ("type", "queue")),
     column("state", "state", words=state_of),
     *members("priority"),
-    column("attempt", "number", words=lambda job: f"{job.spent}/{job.max_attempts}"),
-    ListColumn(name="time", value=_time, kind="id", only="table"),
+    column("attempt", "number", words=lambda job: f"{job.spent}/{job.max_attempts}", drops=2),
+    ListColumn(name="time", value=_time, only="table"),
     *members("max_attempts created_at enqueued_at due_at started_at finished_at worker_id"),
-    ListColumn(name="error_type", value=lambda job: _error_type(job.error) or None),
+    ListColumn(name="error_type", value=lambda job: _error_type(job.error) or None, drops=1),
     *members("dead_letter discard_reason"),
 ]
 
@@ -142,14 +151,13 @@ def _show(console: Console, options: Options) -> int:
         found = _as_json(job, with_payload=options["payload"])
         console.json({**found, "children": children, "not_running": not_running})
         return OK
-    now = timezone.now()
     reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
     state = State(job.state)
-    word, field = _TIMES[state]
+    word, _field = _TIMES[state]
     console.line(f"{job.type} {job.pk}", "bold")
     lines = [
         ("state", f"{state} (dead letter)" if job.dead_letter else state),
-        (str(word), age(getattr(job, field), now)),
+        (str(word), _when(job)),
         (
             "queue",
             f"{job.queue}, priority {job.priority}",
@@ -231,9 +239,9 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
         column("attempt", "number"),
         column("outcome", "state"),
         column("finished_at", "time"),
-        ListColumn(name="ran", value=ran, kind="id"),
-        column("worker_id"),
-        ListColumn(name="error", value=error),
+        ListColumn(name="ran", value=ran),
+        column("worker_id", drops=1),
+        ListColumn(name="error", value=error, kind="text"),
     ]
     write_table(console, columns, attempts)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.subcommand import FAILED, OK, Options, usage_error
-from django_ojs.formatting import absolute_time, duration, grouped
+from django_ojs.formatting import duration, grouped
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import elapsed, format_timestamp
@@ -38,10 +38,14 @@ _STYLES: Final = {
 }
 
 
-#: What the values of a column are, which decides how a table shows them: a text, or several; a
-#: text that is never cut, because half of it is of no use; a number; a time by its date; a time by
-#: how long ago it was, or how long it is until then; a state in its colour.
-Kind = Literal["text", "id", "number", "time", "duration", "state"]
+#: What the values of a column are, which decides how a table shows them: a name, or several, or
+#: another text of which half would be of no use; a text that is cut; the id of a job, by its
+#: beginning; a number; a time by how long ago it was, or how long it is until then; the duration
+#: since a time; a state in its colour.
+Kind = Literal["name", "text", "job", "number", "time", "duration", "state"]
+
+#: Digits of an id of a job in a table on a terminal, where they tell the jobs apart.
+_SHORT_ID: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,23 +53,30 @@ class ListColumn(Generic[Row]):
     """A column of a list: a member of each object in JSON, and a column of the table.
 
     The head is the name, unless `title` is given. `words` is what a person reads where the kind
-    does not say it.
+    does not say it. `drops`: see `TableColumn`.
     """
 
     name: str
     value: Callable[[Row], Any]
-    kind: Kind = "text"
+    kind: Kind = "name"
     words: Words = None
     title: str = ""
     only: Literal["json", "table"] | None = None
+    drops: int = 0
 
 
 def column(
-    name: str, kind: Kind = "text", path: str = "", *, title: str = "", words: Words = None
+    name: str,
+    kind: Kind = "name",
+    path: str = "",
+    *,
+    title: str = "",
+    words: Words = None,
+    drops: int = 0,
 ) -> ListColumn[Any]:
     """Return the column of the attribute with this name, or at this path from a row."""
     return ListColumn(
-        name=name, value=attrgetter(path or name), kind=kind, title=title, words=words
+        name=name, value=attrgetter(path or name), kind=kind, title=title, words=words, drops=drops
     )
 
 
@@ -142,19 +153,32 @@ def as_json(columns: Iterable[ListColumn[Row]], row: Row) -> dict[str, Any]:
 
 def write_table(console: Console, columns: Sequence[ListColumn[Row]], rows: Iterable[Row]) -> None:
     """Write rows as a table."""
-    shown = [each for each in columns if each.only != "json"]
+    shown, rows = [each for each in columns if each.only != "json"], list(rows)
     now = timezone.now()
+    # A program that reads the table by a pipe gets whole ids.
+    short = _short_ids(shown, rows) if console.is_terminal else {}
     console.table(
         [
             TableColumn(
                 each.title or each.name.replace("_", " ").upper(),
                 right=each.kind in ("number", "duration"),
                 shrinks=each.kind == "text",
+                drops=each.drops,
             )
             for each in shown
         ],
-        [[_cell(each, row, now) for each in shown] for row in rows],
+        [[_cell(each, row, now, short) for each in shown] for row in rows],
     )
+
+
+def _short_ids(columns: Sequence[ListColumn[Row]], rows: Sequence[Row]) -> dict[Any, str]:
+    """Return the beginnings of the ids of jobs, long enough to tell these apart."""
+    ids = {each.value(row) for each in columns if each.kind == "job" for row in rows} - {None}
+    for length in range(_SHORT_ID, len(str(UUID(int=0)))):
+        short = {key: str(key)[:length].rstrip("-") for key in ids}
+        if len(set(short.values())) == len(short):
+            return short
+    return {}
 
 
 def write_details(console: Console, lines: Iterable[tuple[str, object]]) -> None:
@@ -171,8 +195,10 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-def _cell(column: ListColumn[Row], row: Row, now: datetime) -> Cell:
+def _cell(column: ListColumn[Row], row: Row, now: datetime, short: Mapping[Any, str]) -> Cell:
     value = column.value(row)
+    if column.kind == "job":
+        value = short.get(value, value)
     text = column.words(row) if column.words else _text(column.kind, value, now)
     return Cell(text or NONE, _style(value) if column.kind == "state" else "")
 
@@ -187,7 +213,7 @@ def _text(kind: Kind, value: Any, now: datetime) -> str:
     if kind == "number":
         return f"{value:.1f}" if isinstance(value, float) else grouped(value)
     if kind == "time":
-        return absolute_time(value)
+        return ago(value, now)
     if kind == "duration":
         return age(value, now)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -200,6 +226,12 @@ def age(since: datetime | None, now: datetime) -> str:
     ago = elapsed(since, now)
     text = short_duration(abs(ago.total_seconds()))
     return text if ago.total_seconds() >= 0 else f"in {text}"
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """Return how long ago a time was, in words; for one in the future, how long until then."""
+    text = age(moment, now)
+    return text if moment is None or moment > now else f"{text} ago"
 
 
 def short_duration(seconds: float) -> str:

@@ -4,16 +4,18 @@ from argparse import ArgumentParser
 from dataclasses import replace
 from typing import Final
 
+from django.core.management.base import CommandError
+
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.subcommand import Options, usage_error
+from django_ojs.command_line.subcommand import FAILED, Options, usage_error
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
-from django_ojs.operations.jobs.search_query import QUALIFIERS, parse, parse_states
+from django_ojs.operations.jobs.search_query import parse, parse_states, qualifiers
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
-_WORDS: Final = "\n".join(f"  {example}" for example in QUALIFIERS.values())
+_WORDS: Final = "\n".join(f"  {example}" for example in qualifiers().values())
 _SEARCH_HELP: Final = f"""\
 SEARCH is the search of the admin: the id of a job, the beginning of a type, or words such as
 
@@ -44,8 +46,8 @@ def add_search(parser: ArgumentParser) -> None:
 def filter_of(console: Console, options: Options, *, required: bool = False) -> JobFilter:
     """Return the filter of the arguments.
 
-    A word that cannot be parsed is an error. `required`: so is a search that selects every job.
-    A queue that does not exist is noted on stderr: it has no jobs.
+    A word that cannot be parsed is an error, and so is a queue that does not exist. `required`: so
+    is a search that selects every job.
     """
     text = " ".join([*options["words"], options["search"] or ""]).strip()
     search = permitted(parse(text), payload=True)
@@ -67,7 +69,7 @@ def filter_of(console: Console, options: Options, *, required: bool = False) -> 
             "queue:email. A state alone selects all jobs in it."
         )
     if hint := unknown_name(which):
-        console.note(hint)
+        raise CommandError(hint, returncode=FAILED)
     return which
 
 

@@ -3,29 +3,45 @@
 from typing import Final
 
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.lists import ListColumn, column, members, write_list
+from django_ojs.command_line.lists import (
+    ListColumn,
+    as_json,
+    column,
+    members,
+    write_list,
+    write_table,
+)
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
 from django_ojs.formatting import grouped
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
+from django_ojs.reports import ended_workers
+from django_ojs.reports.ended_workers import EndedWorker
 
 _WORKER_COLUMNS: Final[list[ListColumn[WorkerStatus]]] = [
-    column("id", "id", "worker.pk"),
+    column("id", path="worker.pk"),
     column("state", "state", "condition"),
-    column("queues"),
-    ListColumn(name="pool", value=lambda row: row.worker.pool or None),
-    column("active_jobs", "number"),
-    column("concurrency", "number", "worker.concurrency"),
-    column("hostname", path="worker.hostname"),
-    column("pid", "id", "worker.pid"),
-    column("labels", path="worker.labels"),
+    column("queues", "text"),
+    ListColumn(name="pool", value=lambda row: row.worker.pool or None, drops=3),
+    column("active_jobs", "number", title="JOBS"),
+    column("concurrency", "number", "worker.concurrency", title="SLOTS"),
+    column("hostname", path="worker.hostname", drops=4),
+    column("pid", path="worker.pid", drops=5),
+    column("labels", "text", "worker.labels", drops=2),
     *members("version started_at", of="worker"),
-    column("seen_at", "duration", "worker.seen_at"),
+    column("seen_at", "time", "worker.seen_at", title="SEEN", drops=1),
+]
+_DEAD_COLUMNS: Final[list[ListColumn[EndedWorker]]] = [
+    column("id"),
+    column("how"),
+    column("ended_at", "time", title="DIED"),
+    column("jobs_rescued", "number", title="JOBS TAKEN BACK"),
 ]
 
 
 def _workers(console: Console, options: Options) -> int:
     found = registry.listing(limit=options["limit"])
+    dead = ended_workers.dead(options["limit"])
     more = found.total - len(found.workers)
     if (
         write_list(
@@ -38,10 +54,15 @@ def _workers(console: Console, options: Options) -> int:
             running=found.running,
             quiet=found.quiet,
             stale=found.stale,
+            died=[as_json(_DEAD_COLUMNS, each) for each in dead],
         )
         and more
     ):
         console.line(f"Workers that are not shown: {grouped(more)} (--limit).")
+    if dead and not console.as_json:
+        console.line()
+        console.line("Died in the last day:", "bold")
+        write_table(console, _DEAD_COLUMNS, dead)
     return OK
 
 
@@ -50,8 +71,8 @@ SUBCOMMANDS: Final = (
         name="workers",
         help="the registered workers, and what they do",
         description=(
-            "Show the workers. A stale one has sent no heartbeat in time; "
-            "workers rescue its jobs and remove it."
+            "Show the workers. A stale one has sent no heartbeat in time; workers rescue its jobs "
+            "and remove it. Below them are those that died in the last day."
         ),
         examples="""\
   manage.py ojs workers

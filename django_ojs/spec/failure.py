@@ -1,5 +1,6 @@
 """What a failed attempt reports (ojs-core §8), and what a handler may raise (ojs-retry §7)."""
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,17 @@ MAX_DETAIL_VALUES: Final = 1_000
 MAX_DETAIL_DEPTH: Final = 16
 MAX_DETAIL_CHARACTERS: Final = 1_000
 
+#: In the form of a message (see `message_form`) it stands for a number or a quotation, and at the
+#: end for whatever follows.
+PLACE: Final = "…"
+#: Characters of a message that its form is made of.
+MAX_FORM_CHARACTERS: Final = 200
+#: A quotation, or a word with a digit in it: a number, an id, an address.
+_VARIES: Final = re.compile(
+    r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|(?<!\w)'[^']*'(?!\w)|\u2018[^\u2019]*\u2019"
+    r"|[\w@:/+-]*\d[\w@:/+-]*(?:[.,][\w@:/+-]+)*"
+)
+
 #: The type of the error of a job that its worker has no handler for.
 UNKNOWN_JOB_TYPE: Final = "unknown_job_type"
 
@@ -35,6 +47,23 @@ DEFAULT_PAUSE: Final = timedelta(minutes=1)
 MAX_PAUSE: Final = timedelta(days=1)
 
 RESPONSE_CODES: Final = frozenset({"RETRY", "DISCARD", "DEAD_LETTER", "FAIL"})
+
+
+def message_form(message: str | None) -> str:
+    """Return what messages of one cause have in common, of one line and printable.
+
+    `Order 17 of "ann" failed.` and `Order 18 of "bob" failed.` have the form `Order … of … failed.`
+    """
+    text = message or ""
+    whole = text[: MAX_FORM_CHARACTERS - 1]
+    end = next((n for n, each in enumerate(whole) if not each.isprintable()), len(whole))
+    shown = _VARIES.sub(PLACE, whole[:end])
+    return shown if end == len(text) or shown.endswith(PLACE) else f"{shown}{PLACE}"
+
+
+def is_form(message: str | None) -> bool:
+    """Return whether a message can stand for itself: it is short, of one line and printable."""
+    return bool(message) and len(message or "") < MAX_FORM_CHARACTERS and str(message).isprintable()
 
 
 class HandlerResponse(Exception):

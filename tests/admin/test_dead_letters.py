@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 from django.db.models.functions import Now
+from django.test import override_settings
 
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import BulkOperation
 from django_ojs.operations import fail, queues
-from django_ojs.operations.jobs import bulk_execution, dead_letter_groups
-from django_ojs.spec.failure import Failure
+from django_ojs.operations.jobs import (
+    bulk_execution,
+    dead_letter_groups,
+    dead_letters,
+)
+from django_ojs.spec.failure import Failure, message_form
 from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
 from tests.cases import together
@@ -64,6 +69,51 @@ def test_groups_have_a_queue_a_type_and_an_error_in_common() -> None:
     page = text(root().get(PAGE))
     assert "the last words" in page
     assert "Retry group" in page
+
+
+def test_messages_that_differ_by_numbers_and_quotations_are_one_group() -> None:
+    for message in ('order 17 of "ann" failed', 'order 4 of "bob" failed', "order of x failed"):
+        dead(message=message)
+    found = dead_letter_groups.groups()
+    assert [(each.message, each.count) for each in found.groups] == [
+        ("order … of … failed", 2),
+        ("order of x failed", 1),
+    ]
+    client = root()
+    page = text(client.get(PAGE))
+    assert "order … of … failed" in page
+    (address,) = re.findall(r'href="([^"]*create/retry/[^"]*order\+%E2%80%A6[^"]*)"', page)
+    assert "2 jobs" in text(client.get(address))
+    # Without the permission for payloads it is one group, without a message.
+    hidden = text(staff(*VIEW, "operate_job").get(PAGE))
+    assert "order … of" not in hidden
+    assert dead_letter_groups.groups(by_message=False).groups[0].count == 3
+    with override_settings(OJS={"ADMIN_REDACT": ["message"]}):
+        assert "order … of" not in text(client.get(PAGE))
+
+
+@pytest.mark.parametrize(
+    ("message", "form"),
+    [
+        ("card 4242 was declined", "card … was declined"),
+        ("can't find 'x' in shop's list", "can't find … in shop's list"),
+        ("550 no mailbox <a1@example.com>", "… no mailbox <…>"),
+        ("took 1.5s, not 2", "took …, not …"),
+        ("first line\nsecond", "first line…"),
+        ("x" * 300, "x" * 199 + "…"),
+        (None, ""),
+    ],
+)
+def test_the_form_of_a_message(message: str | None, form: str) -> None:
+    assert message_form(message) == form
+
+
+def test_all_are_counted_where_only_the_newest_are_grouped() -> None:
+    for _ in range(4):
+        dead()
+    found = dead_letter_groups.groups(newest=2)
+    assert (found.seen, found.total, found.capped) == (2, 4, False)
+    assert dead_letters.total() == (4, False)
 
 
 def test_groups_that_grew_last_come_first_if_asked_for() -> None:

@@ -258,3 +258,22 @@ def test_hostile_texts_change_no_page() -> None:
     plain = pages("Harmless text")
     for text in HOSTILE:
         assert pages(text) == plain, text
+
+
+@pytest.mark.both
+def test_the_job_that_was_copied_is_deleted_if_asked_for() -> None:
+    old = factories.in_state("discarded", type="test.job", queue="q")
+    client = root()
+    address = f"/admin/django_ojs/job/enqueue/?copy={old.pk}"
+    assert "Delete the job that this is a copy of" in client.get(address).content.decode()
+    body = {"copy": str(old.pk), "json": "1", "args": "[]", "delete_original": "on"}
+    page = client.post("/admin/django_ojs/job/enqueue/", body, follow=True).content.decode()
+    assert "That job is deleted." in page
+    assert not factories.jobs().filter(pk=old.pk).exists()
+    assert factories.jobs().filter(type="test.job", state="available").count() == 1
+    # It needs the permission to delete.
+    kept = factories.in_state("discarded", type="test.job", queue="other")
+    clerk = staff(*VIEW, "enqueue_job", "view_payload_job")
+    assert "Delete the job" not in clerk.get(f"{address[:-36]}{kept.pk}").content.decode()
+    clerk.post("/admin/django_ojs/job/enqueue/", body | {"copy": str(kept.pk)})
+    assert factories.jobs().filter(pk=kept.pk).exists()

@@ -85,7 +85,7 @@ def test_the_runs_of_an_hour_a_day_and_a_week_are_those_of_the_type_alone() -> N
 def test_a_type_without_runs_has_dashes_and_says_what_is_not_there() -> None:
     text = page(root(), "mail.send")
     assert periods(text)[0] == ["Hour", "0", "0", "—", *["—"] * 4]
-    assert "None of the latest unsuccessful runs is of this type." in text
+    assert "Latest errors" not in text
     assert "No running worker reports a handler" in text
 
 
@@ -105,6 +105,19 @@ def test_the_latest_errors_are_those_of_the_type_for_those_who_may_see_them() ->
     assert "a-secret" not in hidden
     with override_settings(OJS={"ADMIN_REDACT": ["message"]}):
         assert "a-secret" not in page(root("other"), "mail.send")
+
+
+@pytest.mark.both
+def test_equal_errors_are_one_line_with_a_count_at_the_beginning() -> None:
+    for message in ("order 17 failed", "order 4 failed", "the disk is full"):
+        fail.fail(active(type="mail.send").id, Failure(type="Boom", message=message))
+    text = plain(page(root(), "mail.send"))
+    assert text.index("Latest errors") < text.index("Failure rate")
+    assert re.search(r"Boom ?order … failed ?Failed 2 .* ago", text)
+    assert re.search(r"Boom ?the disk is full ?Failed 1 ", text)
+    # Who may not see messages gets no more lines by them.
+    hidden = plain(page(staff(*VIEW), "mail.send"))
+    assert re.search(r"Boom ?Failed 3 ", hidden)
 
 
 @pytest.mark.both

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.models import Attempt
 from django_ojs.operations import fail, fetch, progress, retry
+from django_ojs.operations.beat import Registration
 from django_ojs.operations.jobs import listing
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
@@ -392,3 +394,30 @@ def test_the_pages_take_as_many_queries_for_many_jobs_as_for_few() -> None:
         in_state("discarded")
     for address, number in few.items():
         assert budget(address) <= number <= BUDGET
+
+
+@pytest.mark.both
+def test_a_row_says_how_long_a_job_ran_or_waited_and_names_its_worker_by_its_label() -> None:
+    name = "worker_019539a4-b68c-7def-8000-1a2b3c4d5e6f"
+    worker(name, registration=Registration(labels=("web-1",)))
+    active(name, queue="q")
+    done = in_state("completed", queue="q")
+    at = read(done.pk).finished_at
+    assert at is not None
+    jobs().filter(pk=done.pk).update(started_at=at - timedelta(seconds=90))
+    page = text(root())
+    assert "web-1 …4d5e6f" in page
+    assert re.search(r"waited \S+", page)
+    assert "ran 1 min 30 s" in page
+
+
+def test_a_dead_job_has_two_buttons_and_a_list() -> None:
+    job = in_state("discarded", retry=hourly(1, on_exhaustion="dead_letter"))
+    page = root().get(f"/admin/django_ojs/job/{job.pk}/change/").content.decode()
+    buttons = page[page.index('<div class="ojs-buttons">') :]
+    first, rest = buttons.split('<details class="ojs-more">', 1)
+    assert re.findall(r"ojs-button[^>]*>([^<]+)<", first) == ["Retry", "Edit and run…"]
+    shown = re.findall(r"ojs-button[^>]*>([^<]+)<", rest[: rest.index("</details>")])
+    assert shown == [
+        *("More", "Retry with changes…", "Run again…", "Delete history…", "Delete…", "History"),
+    ]

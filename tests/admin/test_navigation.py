@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import navigation
 from django_ojs.operations import fail, queues
+from django_ojs.operations.jobs import dead_letters
 from django_ojs.reports import health_queries
 from django_ojs.storage import database
 from tests.admin.users import VIEW, at, root, staff
@@ -93,7 +94,7 @@ def test_without_a_problem_there_is_no_number() -> None:
 
 
 def test_dead_letters_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(navigation, "_MAX_COUNTED", 2)
+    monkeypatch.setattr(dead_letters, "MAX_COUNTED", 2)
     die(3)
     assert "Dead letters 2+ jobs" in links(root(), f"{BASE}worker/")
 
@@ -146,3 +147,15 @@ def test_it_links_to_the_site_that_it_is_on() -> None:
         found = links(root(page), f"/back/office/django_ojs/{page}")
         assert tuple(found) == ALL
         assert all(url.startswith("/back/office/") for url, _ in found.values())
+
+
+def test_six_pages_are_shown_and_the_others_are_a_list() -> None:
+    page = root().get(f"{BASE}event/").content.decode()
+    first, rest = page.split('<details class="ojs-more">', 1)
+    assert first.count("<li><a", first.index("ojs-navigation")) == 6
+    # The word of the list is the page, where that is one of it.
+    assert '<summary class="ojs-current">Events</summary>' in rest
+    assert rest[: rest.index("</details>")].count("<li><a") == len(ALL) - 6
+    assert ">More</summary>" in root("other").get(f"{BASE}job/").content.decode()
+    # One page more is no reason for a list.
+    assert "ojs-more" not in staff("view_queue").get(f"{BASE}queue/").content.decode()

@@ -143,6 +143,7 @@ def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over
     page = client.get(f"{DO}configure/", {"key": "alpha"})
     form = {**CONFIGURE, **dict.fromkeys(page.context["form"].fields, "")}
     initial = {name: value for name, value in page.context["form"].initial.items() if value}
+    assert initial.pop("in_force")["backpressure.strategy"] == "reject"
     assert initial == {
         "concurrency": 2,
         "rate": 3,
@@ -276,3 +277,25 @@ def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> N
     assert "already off" in said(again)
     assert not mode.status().enabled
     assert AuditEntry.primary.count() == 2
+
+
+@pytest.mark.both
+def test_the_form_has_groups_and_the_value_in_force_where_a_field_is_empty() -> None:
+    queues.configure("q", {"concurrency": 7})
+    address = f"{BASE}queue/action/configure/?key=q"
+    default = {"_default": {"backpressure": {"max_depth": 500}}}
+    with override_settings(OJS={"QUEUES": default}):
+        page = root().get(address).content.decode()
+    opened = re.findall(r'<details class="ojs-group" open><summary>([^<]*)<', page)
+    assert opened == ["Bounds"]
+    assert re.search(r'name="max_depth"[^>]* placeholder="500"', page)
+    assert '<option value="" selected>reject</option>' in page
+    assert len(re.findall(r'<details class="ojs-group"', page)) == 6
+    page = root("other").get(f"{address}&open=limits").content.decode()
+    opened = re.findall(r'<details class="ojs-group" open><summary>([^<]*)<', page)
+    assert opened == ["Limits of runs"]
+    # A group with an error is open.
+    body = {"key": "q", "confirmed": "1", "rate": "5", "keep_completed": "soon"}
+    page = root("third").post(f"{BASE}queue/action/configure/", body).content.decode()
+    opened = re.findall(r'<details class="ojs-group" open><summary>([^<]*)<', page)
+    assert "How long jobs are kept" in opened or "Limits of runs" in opened

@@ -35,7 +35,6 @@ LEFT = frozenset(
         "admin.overview imports extensions.statistics.rollups",
         "admin.queues imports extensions.events.storage",
         "admin.queues imports extensions.limits.rate_limit",
-        "admin.queues imports extensions.statistics.admin_charts",
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
@@ -85,7 +84,6 @@ LEFT_TEMPLATES = frozenset(
         "admin/django_ojs/object_history.html includes audit_changes of audit",
         "overview includes chart of statistics",
         "queue includes chart of statistics",
-        "queues includes sparkline of statistics",
     }
 )
 

@@ -131,7 +131,6 @@ LEFT = frozenset(
         "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
         "options imports extensions.limits.rate_limit_policy",
         "spec.envelope.model imports extensions.limits.rate_limit_policy",
-        "spec.envelope.optional_checks imports extensions.limits.rate_limit_policy",
     }
 )
 

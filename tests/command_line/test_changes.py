@@ -163,8 +163,8 @@ def test_without_a_search_nothing_is_changed(action: str) -> None:
 
 
 def test_no_match_is_no_failure() -> None:
-    assert ojs("retry", "queue:none").out == "No job matches.\n"
-    assert ojs("retry", "queue:none", "--json").json["done"] == 0
+    assert ojs("retry", "type:none").out == "No job matches.\n"
+    assert ojs("retry", "type:none", "--json").json["done"] == 0
 
 
 def test_a_state_that_the_action_does_not_change_ends_with_2() -> None:

@@ -15,6 +15,7 @@ from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
+from django_ojs.operations.workers import rescue
 from tests.command_line.run import Terminal, ojs
 from tests.factories import (
     HOUR,
@@ -124,28 +125,17 @@ def test_a_terminal_gets_colours_unless_it_wants_none(monkeypatch: pytest.Monkey
     assert plain.splitlines()[-1].startswith("mail ")
 
 
-def test_a_table_fits_the_terminal_and_its_ids_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = push(queue="mail", type=f"a.very.long.type.{'x' * 60}")
-    monkeypatch.setenv("COLUMNS", "100")
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", ojs("jobs", out=Terminal()).out)
-    head, row = shown.splitlines()
-    assert max(len(head), len(row)) <= 100
-    assert row.split()[0] == str(job.pk)
-    assert re.fullmatch(r"a\.very\.\S*…", row.split()[1])
-    assert "available" in row
-    # A file has all of it.
-    assert job.type in ojs("jobs").out
-
-
-def test_an_id_stays_whole_in_a_terminal_that_is_narrower_than_the_table(
+def test_a_name_stays_whole_in_a_terminal_that_is_narrower_than_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    job = in_state("completed", queue="mail")
+    job = in_state("completed", queue="mail", type=f"a.very.long.type.{'x' * 60}")
     monkeypatch.setenv("COLUMNS", "40")
     shown = re.sub(r"\x1b\[[0-9;]*m", "", ojs("jobs", out=Terminal()).out)
     assert len(shown.splitlines()) == 2
     row = shown.splitlines()[1].split()
-    assert (row[0], row[3]) == (str(job.pk), "completed")
+    assert row[:4] == [str(job.pk)[:8], job.type, "mail", "completed"]
+    # A file has all of it.
+    assert str(job.pk) in ojs("jobs").out
 
 
 @pytest.mark.both
@@ -163,6 +153,18 @@ def test_workers_shows_what_each_does() -> None:
     found = ojs("workers", "--json").json
     assert (found["total"], found["running"], found["stale"]) == (2, 1, 1)
     assert found["workers"][0]["queues"] == ["mail", "reports"]
+
+
+@pytest.mark.both
+def test_workers_that_died_are_shown_below_those_that_live() -> None:
+    worker("busy")
+    worker("victim")
+    active("victim", queue="mail")
+    rescue.rescue(["victim"], exit_code=-9)
+    shown = ojs("workers").out
+    assert re.search(r"Died in the last day:\nID .*\nvictim +killed by SIGKILL +.* ago +1\n", shown)
+    (dead,) = ojs("workers", "--json").json["died"]
+    assert (dead["id"], dead["how"], dead["jobs_rescued"]) == ("victim", "killed by SIGKILL", 1)
 
 
 def test_the_name_of_a_host_cannot_write_to_the_terminal() -> None:

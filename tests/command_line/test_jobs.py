@@ -46,11 +46,11 @@ def test_dead_letters_are_shown_by_cause_and_a_group_is_retried() -> None:
             job = active(queue="mail", type="mail.send", retry=policy)
             fail.fail(job.id, Failure(type=kind, message="550"))
     lines = ojs("dead-letters").out.splitlines()
-    rows = [line.split()[:3] for line in lines[1:4]]
+    rows = [re.split("  +", line.strip())[:5] for line in lines[1:4]]
     assert rows == [
-        ["3", "smtp", "Rejected"],
-        ["2", "Boom", "mail.send"],
-        ["1", "O'Neill", "mail.send"],
+        ["3", "smtp Rejected", "550", "mail.send", "mail"],
+        ["2", "Boom", "550", "mail.send", "mail"],
+        ["1", "O'Neill", "550", "mail.send", "mail"],
     ]
     assert "Dead letters: 6." in lines
     assert "The first 2 of 3 groups: --limit lists more." in ojs("dead-letters", "--limit", 2).out
@@ -90,19 +90,9 @@ def test_jobs_finds_what_the_search_of_the_admin_finds() -> None:
 
 
 def test_without_a_job_it_says_so() -> None:
-    run = ojs("jobs", "queue:none")
+    run = ojs("jobs", "type:none")
     assert (run.code, run.out) == (0, "No job matches.\n")
-    assert ojs("jobs", "queue:none", "--json").json == {"jobs": [], "next": None}
-
-
-@pytest.mark.parametrize("command", ["jobs", "retry", "export"])
-def test_a_queue_that_does_not_exist_is_named_with_those_that_do(command: str) -> None:
-    push(queue="email")
-    push(queue="images")
-    run = ojs(command, "queue:emial")
-    assert run.code == 0
-    assert "There is no queue emial. Did you mean email? The queues are" in run.err
-    assert "There is no queue" not in ojs(command, "queue:images", "--json").err
+    assert ojs("jobs", "type:none", "--json").json == {"jobs": [], "next": None}
 
 
 def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,3 +308,48 @@ class TestTheBeginningOfAnId:
             r"Index Scan using ojs_job_pkey|Bitmap Index Scan on ojs_job_pkey", plan
         ), plan
         assert "Index Cond: ((id >=" in plan
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    "arguments", [("jobs",), ("jobs", "--json"), ("retry", "--yes"), ("export",)]
+)
+def test_a_search_in_a_queue_that_does_not_exist_fails_with_a_sentence(
+    arguments: tuple[str, ...],
+) -> None:
+    push(queue="mail")
+    command, *rest = arguments
+    run = ojs(command, "queue:mial", *rest)
+    assert (run.code, run.out) == (1, "")
+    assert run.err == "There is no queue mial. Did you mean mail? The queues are mail.\n"
+    assert "There is no queue" not in ojs(command, "queue:mail", *rest).err
+
+
+def test_on_a_terminal_of_80_columns_no_name_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    job = failed(queue="customer-mail", type="mail.send_all")
+    text = ojs("jobs", "--no-color", out=Terminal()).out
+    head, row = text.splitlines()
+    assert max(len(head), len(row)) <= 80
+    assert head.split() == ["ID", "TYPE", "QUEUE", "STATE", "TIME"]
+    assert row.split()[:4] == [job[:8], "mail.send_all", "customer-mail", "dead"]
+    # Its beginning stands for the job.
+    assert job in ojs("show", row.split()[0]).out
+
+
+def test_dead_letters_of_one_message_are_a_group_whatever_its_numbers_are() -> None:
+    policy = hourly(1, on_exhaustion="dead_letter")
+    for message in ("order 17 of 'ann' failed", "order 4 of 'bob' failed", "the disk is full"):
+        job = active(queue="mail", type="mail.send", retry=policy)
+        fail.fail(job.id, Failure(type="Boom", message=message))
+    found = ojs("dead-letters", "--json").json["groups"]
+    assert [(each["jobs"], each["message"]) for each in found] == [
+        (2, "order … of … failed"),
+        (1, "the disk is full"),
+    ]
+    assert ojs("retry", "--search", found[0]["search"], "--yes").code == 0
+    (left,) = Job.objects.filter(dead_letter=True)
+    assert left.error["message"] == "the disk is full"
+    with override_settings(OJS={"ADMIN_REDACT": ["message"]}):
+        (hidden,) = ojs("dead-letters", "--json").json["groups"]
+    assert (hidden["message"], hidden["jobs"]) == (None, 1)

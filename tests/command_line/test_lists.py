@@ -16,6 +16,7 @@ from django.utils import timezone
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.lists import (
     ListColumn,
+    ago,
     column,
     members,
     write_details,
@@ -41,11 +42,11 @@ class Row:
 
 
 COLUMNS: list[ListColumn[Row]] = [
-    column("id", "id"),
-    column("names"),
+    column("id", "job"),
+    column("names", "text"),
     column("count", "number"),
     column("share", "number", title="PER MINUTE"),
-    column("made_at", "time"),
+    column("made_at", "time", drops=1),
     column("seen_at", "duration"),
     ListColumn(
         name="state",
@@ -79,7 +80,8 @@ def test_a_person_reads_a_table() -> None:
     assert head == [
         *("ID", "NAMES", "COUNT", "PER MINUTE", "MADE AT", "SEEN AT", "STATE", "DOUBLED"),
     ]
-    made = "2026-01-31 14:05:09 UTC"
+    made = ago(AT, timezone.now())
+    assert made.startswith("in ") or made.endswith(" ago")
     assert first == [str(KEY), "a, b", "1,200", "0.8", made, "2h", "is paused", "2400"]
     assert second == [str(KEY), "-", "-", "3.0", made, "-", "is paused", "0"]
 
@@ -120,8 +122,25 @@ def test_on_a_terminal_a_state_has_its_colour_and_texts_are_cut(
     assert "\x1b[34mis paused\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert max(map(len, plain)) == 130
-    assert str(KEY) in plain[1]
+    assert plain[1].startswith("019539a4  ")
     assert "…" in plain[1]
+    # Narrower, a column is left out; what cannot be left out is never cut.
+    monkeypatch.setenv("COLUMNS", "80")
+    found[0].state = "paused-by-somebody"
+    text, _is_table = written(found, Terminal())
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert max(map(len, plain)) <= 80
+    assert "MADE AT" not in plain[0]
+    assert "is paused" in plain[1]
+
+
+def test_ids_are_as_long_as_tells_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "130")
+    found = rows()
+    found[1].id = UUID("019539a4-b68c-7def-9000-1a2b3c4d5e6f")
+    text, _is_table = written(found, Terminal(), no_color=True)
+    shown = [line.split()[0] for line in text.splitlines()[1:]]
+    assert shown == ["019539a4-b68c-7def-8", "019539a4-b68c-7def-9"]
 
 
 def test_details_are_aligned_and_leave_out_what_has_no_value() -> None:

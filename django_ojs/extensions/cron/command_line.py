@@ -4,11 +4,14 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, Final
 
+from django.utils import timezone
+
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.jobs import state_of
 from django_ojs.command_line.lists import (
     ListColumn,
     act_on_each,
+    ago,
     as_json,
     column,
     members,
@@ -82,24 +85,26 @@ def _columns(jobs: list[CronJob]) -> list[ListColumn[CronJob]]:
 
     return [
         column("name"),
-        column("cron", path="expression", words=lambda job: describe(job.expression, job.timezone)),
+        column(
+            "cron", "text", "expression", words=lambda job: describe(job.expression, job.timezone)
+        ),
         *members("timezone description"),
-        column("type"),
+        column("type", drops=2),
         *members("queue overlap_policy enabled"),
         column(
             "next_run_at",
             "time",
-            words=lambda job: absolute_time(job.next_run_at) if job.enabled else "paused",
+            words=lambda job: ago(job.next_run_at, timezone.now()) if job.enabled else "paused",
         ),
-        column("last_run_at", "time"),
+        column("last_run_at", "time", drops=1),
         ListColumn(
             name="last_job",
             value=last_job,
             words=lambda job: state_of(last[job.name]) if job.name in last else NONE,
         ),
-        column("run_count", "number"),
+        column("run_count", "number", title="RUNS", drops=3),
         *members("missed_count"),
-        column("owner"),
+        column("owner", drops=4),
     ]
 
 

@@ -102,7 +102,7 @@ def _of_override(name: str) -> Callable[[KeyStatus], Any]:
 
 _COLUMNS: Final[list[ListColumn[KeyStatus]]] = [
     ListColumn(name="key", value=lambda status: shown_key(status.key)),
-    column("limits", path="policy", words=lambda status: limits_in_words(status.policy)),
+    column("limits", "text", "policy", words=lambda status: limits_in_words(status.policy)),
     column("active", "number", "use.active"),
     ListColumn(
         name="waiting",
@@ -115,9 +115,9 @@ _COLUMNS: Final[list[ListColumn[KeyStatus]]] = [
         value=lambda status: status.waiting > limit_keys.MOST_WAITING,
         only="json",
     ),
-    ListColumn(name="held_by", value=_of_row("limited_by"), kind="id"),
-    ListColumn(name="held_since", value=_of_row("limited_since"), kind="time"),
-    ListColumn(name="paused_until", value=_paused_until, kind="time"),
+    ListColumn(name="held_by", value=_of_row("limited_by"), drops=2),
+    ListColumn(name="held_since", value=_of_row("limited_since"), kind="time", drops=3),
+    ListColumn(name="paused_until", value=_paused_until, kind="time", drops=1),
     ListColumn(name="override", value=_of_override("override"), only="json"),
     ListColumn(name="override_until", value=_of_override("override_until"), only="json"),
     ListColumn(name="rescheduled_until", value=_of_row("rescheduled_until"), only="json"),

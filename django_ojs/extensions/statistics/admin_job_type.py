@@ -16,8 +16,8 @@ from django_ojs.extensions.statistics import job_type, rollups
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.jobs import redaction
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.workers import registry
 from django_ojs.reports import findings
 from django_ojs.spec.errors import OJSError
@@ -25,7 +25,6 @@ from django_ojs.spec.states import State
 
 #: Workers that are named.
 _MAX_WORKERS = 20
-_MAX_MESSAGE = 300
 
 
 def type_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
@@ -35,7 +34,7 @@ def type_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
     if not type or "\0" in type:
         return HttpResponseRedirect(page.url("changelist"))
     rollups.flush_if_due()
-    payload = payloads.has_permission(request)
+    payload = payloads.has_permission(request) and not redaction.hides("message")
     with timed_queries() as query:
         context = _context(page, request, query, type, payload=payload)
     context["unread"] = query.unread
@@ -53,7 +52,9 @@ def _context(
     workers = query(gettext_noop("workers"), lambda: registry.workers_of_type(type, names))
     since = timezone.now() - job_type.WEEK
     deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
-    errors = query(gettext_noop("latest errors"), lambda: job_type.latest_errors(type))
+    errors = query(
+        gettext_noop("latest errors"), lambda: job_type.latest_errors(type, by_message=payload)
+    )
     periods = (
         (_("Hour"), hour),
         (_("Day"), None if week is None else job_type.last_day(week)),
@@ -73,7 +74,9 @@ def _context(
         "hour": history_charts(hour, happened=deployed),
         "week": history_charts(week, happened=deployed),
         "queues": queues,
-        "errors": None if errors is None else [_shown(run, payload) for run in errors],
+        "errors": None
+        if errors is None
+        else [(runs, str(AttemptOutcome(runs.outcome).label)) for runs in errors],
         "buttons": _links(page, request, type),
     }
 
@@ -104,16 +107,3 @@ def _workers(found: registry.WorkersOfType) -> list[tuple[str, list[str], int]]:
     return [
         (label, ids[:_MAX_WORKERS], max(0, len(ids) - _MAX_WORKERS)) for label, ids in groups if ids
     ]
-
-
-def _shown(run: job_type.FailedRun, payload: bool) -> tuple[job_type.FailedRun, str, str, str]:
-    """Return a run with its outcome, and the type and the message of its error."""
-    error = run.error or {}
-    shown = redacted(error) if payload else None
-    message = shown.get("message") if isinstance(shown, dict) else None
-    return (
-        run,
-        str(AttemptOutcome(run.outcome).label),
-        str(error.get("type") or ""),
-        str(message or "")[:_MAX_MESSAGE],
-    )

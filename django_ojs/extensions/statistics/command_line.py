@@ -148,6 +148,7 @@ def _queue_columns(figures: _Figures) -> list[ListColumn[OverviewRow]]:
             value=lambda row: jobs(row)[state],
             kind="number",
             only="table",
+            drops=2 if state is State.SCHEDULED else 0,
         )
 
     return [
@@ -165,8 +166,8 @@ def _queue_columns(figures: _Figures) -> list[ListColumn[OverviewRow]]:
             title="OLDEST",
         ),
         *members("max_depth max_size_bytes", of="bound"),
-        column("pressure", "number", words=pressure),
-        column("workers", "number", "listening"),
+        column("pressure", "number", words=pressure, drops=3),
+        column("workers", "number", "listening", drops=1),
     ]
 
 

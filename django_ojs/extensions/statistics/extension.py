@@ -61,6 +61,12 @@ class StatisticsExtension(Extension):
             route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
         )
 
+    def columns(self) -> Sequence[Any]:
+        """Return the column of the last hour in the list of queues."""
+        from django_ojs.extensions.statistics import admin_columns
+
+        return (admin_columns.LAST_HOUR,)
+
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Add the page of a type to those of jobs."""
         from django_ojs.extensions.statistics import admin_job_type

@@ -5,22 +5,29 @@ searches the jobs.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
+from django.db.models import OuterRef, Subquery, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Left
 from django.utils import timezone
 
 from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.history import Point, history
 from django_ojs.extensions.statistics.rollup_queries import TypeFigures
 from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.models import Job
 from django_ojs.reports import ended_workers
+from django_ojs.spec import failure
 
 WEEK: Final = timedelta(days=7)
 _HOURS_OF_A_DAY: Final = 24
 MAX_QUEUES: Final = 20
+#: Unsuccessful runs that are read, and lines of equal ones.
+MAX_RUNS: Final = 500
 MAX_ERRORS: Final = 20
 
 
@@ -56,15 +63,21 @@ class Runs:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FailedRun:
-    """A run that did not succeed."""
+class FailedRuns:
+    """Unsuccessful runs with one outcome and error; the job and the rest are of the latest.
 
+    `message` is the form of their messages (see `message_form`), "" where these were not compared.
+    """
+
+    outcome: str
+    error_type: str
+    message: str
+    number: int
+    first: datetime
+    last: datetime
     job: UUID
     attempt: int
-    outcome: str
-    finished_at: datetime
     worker_id: str | None
-    error: dict[str, Any] | None
 
 
 def last_hour(type: str) -> list[Point]:
@@ -99,23 +112,46 @@ def queues(type: str) -> list[TypeFigures]:
     return rollup_queries.queues_of(type, WEEK, MAX_QUEUES)
 
 
-def latest_errors(type: str) -> list[FailedRun]:
-    """Return the latest unsuccessful runs of a type, among the latest 10,000 of all types."""
-    latest = ended_workers.latest_runs().filter(job__type=type).order_by("-pk")
-    columns = ("job_id", "attempt", "outcome", "finished_at", "worker_id", "error")
-    return [
-        FailedRun(
-            job=job,
-            attempt=attempt,
-            outcome=outcome,
-            finished_at=finished_at,
-            worker_id=worker_id,
-            error=error if isinstance(error, dict) else None,
-        )
-        for job, attempt, outcome, finished_at, worker_id, error in latest.values_list(*columns)[
-            :MAX_ERRORS
-        ]
-    ]
+def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
+    """Return the latest unsuccessful runs of a type, equal ones as one, the latest first.
+
+    They are among the latest 10,000 of all types, and 500 at most are read. `by_message`: those
+    with different messages are not equal, for a caller who may see these.
+    """
+    message = (
+        Left(KT("error__message"), failure.MAX_FORM_CHARACTERS + 1) if by_message else Value("")
+    )
+    latest = (
+        ended_workers.latest_runs()
+        # Not by a join: for so many rows, the planner would read all jobs of the type.
+        .annotate(type=Subquery(Job.primary.filter(pk=OuterRef("job_id")).values("type")))
+        .filter(type=type)
+        .order_by("-pk")
+        .annotate(error_type=KT("error__type"), message=message)
+        .values_list(
+            *("outcome", "error_type", "message", "finished_at", "job_id", "attempt", "worker_id")
+        )[:MAX_RUNS]
+    )
+    found: dict[tuple[str, str, str], FailedRuns] = {}
+    for outcome, error_type, text, finished_at, job, attempt, worker_id in latest:
+        key = outcome, error_type or "", failure.message_form(text) if by_message else ""
+        known = found.get(key)
+        if known is not None:
+            same = known.message if known.message == text else key[2]
+            found[key] = replace(known, number=known.number + 1, first=finished_at, message=same)
+        else:
+            found[key] = FailedRuns(
+                outcome=outcome,
+                error_type=key[1],
+                message=text if failure.is_form(text) else key[2],
+                number=1,
+                first=finished_at,
+                last=finished_at,
+                job=job,
+                attempt=attempt,
+                worker_id=worker_id,
+            )
+    return list(found.values())[:MAX_ERRORS]
 
 
 def _percentiles(histograms: Iterable[Sequence[int]]) -> Percentiles:

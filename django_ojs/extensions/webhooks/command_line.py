@@ -5,10 +5,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from django.utils import timezone
+
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
     ListColumn,
     act_on_each,
+    ago,
     as_json,
     column,
     members,
@@ -59,12 +62,12 @@ def _error(delivery: DeliveryWithJob) -> str | None:
 
 
 _DELIVERY_COLUMNS: Final[list[ListColumn[DeliveryWithJob]]] = [
-    ListColumn(name="id", value=_delivery_id, kind="id"),
-    column("event_type", "id", "row.event_type"),
+    ListColumn(name="id", value=_delivery_id),
+    column("event_type", path="row.event_type"),
     column("status", "state"),
     column("created_at", "time", "row.created_at"),
     ListColumn(name="attempts", value=lambda each: each.job and each.job.attempt, kind="number"),
-    ListColumn(name="error", value=_error),
+    ListColumn(name="error", value=_error, kind="text"),
 ]
 
 
@@ -75,17 +78,17 @@ def _last_delivery(listed: _Listed) -> dict[str, Any] | None:
 def _last_in_words(listed: _Listed) -> str:
     if listed.last is None:
         return NONE
-    return f"{absolute_time(listed.last.row.created_at)} {listed.last.status}"
+    return f"{listed.last.status} {ago(listed.last.row.created_at, timezone.now())}"
 
 
 _COLUMNS: Final[list[ListColumn[_Listed]]] = [
-    ListColumn(name="id", value=lambda each: f"{SUBSCRIPTION_PREFIX}{each.webhook.pk}", kind="id"),
+    ListColumn(name="id", value=lambda each: f"{SUBSCRIPTION_PREFIX}{each.webhook.pk}"),
     # The path and the query are left out, because they may hold a token.
-    ListColumn(name="receiver", value=lambda each: str(each.webhook)),
+    ListColumn(name="receiver", value=lambda each: str(each.webhook), kind="text"),
     ListColumn(name="state", value=lambda each: _state(each.webhook), kind="state", only="table"),
     column("failures", "number", "webhook.failures"),
-    ListColumn(name="last_delivery", value=_last_delivery, kind="id", words=_last_in_words),
-    column("events", path="webhook.events"),
+    ListColumn(name="last_delivery", value=_last_delivery, words=_last_in_words),
+    column("events", "text", "webhook.events", drops=1),
     *members("queues job_types active disabled_at created_at", of="webhook"),
 ]
 

@@ -33,15 +33,17 @@ from django_ojs.extensions.workflows.operations import StepDetail
 from django_ojs.formatting import absolute_time, grouped
 
 _COLUMNS: Final = [
-    column("id", "id"),
-    column("type", "id"),
+    column("id"),
+    column("type", drops=3),
     column("name"),
     column("state", "state"),
     *members("queues"),
-    *(column(name, "number") for name in ("jobs_total", "jobs_completed", "jobs_failed")),
-    column("created_at", "time"),
+    column("jobs_total", "number", title="JOBS", drops=1),
+    column("jobs_completed", "number", title="COMPLETED", drops=4),
+    column("jobs_failed", "number", title="FAILED", drops=2),
+    column("created_at", "time", title="CREATED"),
     *members("started_at"),
-    column("finished_at", "time"),
+    column("finished_at", "time", title="FINISHED", drops=5),
 ]
 #: States of a step that has no job yet, or never gets one.
 _WITHOUT_JOB: Final = (StepState.WAITING, StepState.READY, StepState.SKIPPED)
@@ -120,7 +122,7 @@ def _step_columns(steps: list[StepDetail]) -> list[ListColumn[StepDetail]]:
     return [
         column("name", path="step.name", words=lambda detail: detail.step.name or detail.step.key),
         *members("key", of="step"),
-        column("type", path="step.type"),
+        column("type", path="step.type", drops=1),
         *members("callback", of="step"),
         # While it has a job that has not ended, a person sees the state of that.
         column(
@@ -129,9 +131,9 @@ def _step_columns(steps: list[StepDetail]) -> list[ListColumn[StepDetail]]:
             "step.state",
             words=lambda detail: detail.job_state or detail.step.state,
         ),
-        ListColumn(name="job_id", value=_job_id, kind="id"),
+        ListColumn(name="job_id", value=_job_id, kind="job", drops=2),
         *members("job_state attempt"),
-        column("depends_on", words=waits_for, title="WAITS FOR"),
+        column("depends_on", "text", words=waits_for, title="WAITS FOR"),
         *members("started_at"),
         column("finished_at", "time", "step.finished_at"),
         *members("start_after", of="step"),

@@ -145,7 +145,7 @@ def _add_expires(parser: ArgumentParser) -> None:
 
 
 _COLUMNS = [
-    column("prefix", "id"),
+    column("prefix"),
     column("name"),
     ListColumn(name="status", value=key_expiry.status_text, kind="state"),
     column("scopes"),

@@ -21,6 +21,11 @@ def redacted(value: Any) -> Any:
     return _redacted(value, names, _MAX_DEPTH) if names else value
 
 
+def hides(name: str) -> bool:
+    """Return whether members of this name are hidden."""
+    return not _names().isdisjoint(("*", name))
+
+
 def redacted_key(key: str, templates: Iterable[tuple[str, str]], *, may_see: bool) -> str:
     """Return a limit key with those arguments in it hidden that the settings name.
 

@@ -140,6 +140,18 @@ def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) 
     return {str(worker_id): number for worker_id, number in counted}
 
 
+def first_labels(worker_ids: Collection[str]) -> dict[str, str]:
+    """Return the first label of those of these workers that are registered and have one."""
+    if not worker_ids:
+        return {}
+    found = Worker.primary.filter(pk__in=worker_ids).values_list("pk", "labels")
+    return {
+        key: labels[0]
+        for key, labels in found
+        if isinstance(labels, list) and labels and isinstance(labels[0], str)
+    }
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkersOfType:
     """The running workers of some queues: those with a handler for a type, those without one, and

@@ -1,9 +1,22 @@
-/* Scrolls the navigation to the page that is open, where it is one line that scrolls. */
+/* Scrolls the navigation to the page that is open, where it is one line that scrolls, and closes the lists
+   of other pages and actions when the reader goes on elsewhere. */
 "use strict";
 (() => {
   const current = document.querySelector("#ojs-navigation [aria-current]");
-  if (!current) return;
-  const list = current.closest("ul");
-  const middle = current.offsetLeft - list.offsetLeft + current.offsetWidth / 2;
-  list.scrollLeft = middle - list.clientWidth / 2;
+  if (current) {
+    const list = current.closest("ul");
+    const middle = current.offsetLeft - list.offsetLeft + current.offsetWidth / 2;
+    list.scrollLeft = middle - list.clientWidth / 2;
+  }
+  const close = (but) => {
+    for (const each of document.querySelectorAll(".ojs-more[open]")) if (!each.contains(but)) each.open = false;
+  };
+  document.addEventListener("click", (event) => close(event.target));
+  document.addEventListener("focusin", (event) => close(event.target));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    const open = document.activeElement?.closest(".ojs-more[open]");
+    close(null);
+    open?.querySelector("summary").focus();
+  });
 })();

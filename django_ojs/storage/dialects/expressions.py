@@ -15,8 +15,20 @@ from django.db.models import (
     UUIDField,
     Value,
 )
+from django.db.models.lookups import Contains
 
 from django_ojs.spec import json
+from django_ojs.spec.failure import PLACE
+
+
+class HasForm(Contains):
+    """Whether a text has a form: it is what stands between the places, in this order."""
+
+    def process_rhs(self, *args: Any) -> Any:
+        """Return the pattern, without the `%` at both ends that a search for a part has."""
+        sql, params = Lookup.process_rhs(self, *args)
+        parts, escaped = str(params[0]).split(PLACE), args[1].ops.prep_for_like_query
+        return sql, ["%".join(map(escaped, parts)), *params[1:]]
 
 
 class OneOf(Lookup):
