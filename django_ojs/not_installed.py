@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "tenants", "webhooks")
+APPS: Final = ("checkpoints", "cron", "tenants", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -35,6 +35,7 @@ NAMES: Final = {
 SETTINGS: Final = {
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
     "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
+    "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",
 }
 
 #: The fields in the configuration of a queue of those that are apps of their own.

@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "django_ojs.extensions.cron",
     "django_ojs.extensions.tenants",
     "django_ojs.extensions.webhooks",
+    "django_ojs.extensions.workflows",
     "example_project.shop",
     "example_project.job_orders",
 ]

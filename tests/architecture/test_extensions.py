@@ -77,7 +77,6 @@ OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
-    "workflows": ("workflow", "workflow_diagram", "workflow_progress", "workflows"),
 }
 LEFT_TEMPLATES = frozenset(
     {
