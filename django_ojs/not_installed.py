@@ -14,6 +14,7 @@ PATHS: Final = {
     "checkpoints": r"jobs/[^/]+/checkpoint",
     "cron": r"cron(?:/[^/]+)?",
     "limits by key": r"rate-limits(?:/[^/]+)?",
+    "steps": r"jobs/[^/]+/steps(?:/suspend)?|signals",
     "webhooks": r"webhooks/(?:subscriptions|deliveries)(?:/[^/]+){0,2}",
     "workflows": r"workflows(?:/[^/]+(?:/(?:progress|history))?)?",
 }

@@ -109,6 +109,8 @@ def make_urls_anew() -> None:
         ("limits by key", "rate-limits", "limits"),
         ("webhooks", "webhooks/subscriptions/sub_1/rotate-secret", "webhooks"),
         ("webhooks", "webhooks/deliveries", "webhooks"),
+        ("steps", "jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/steps/suspend", "steps"),
+        ("steps", "signals", "steps"),
         ("checkpoints", "jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/checkpoint", "checkpoints"),
     ],
 )
