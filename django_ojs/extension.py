@@ -604,12 +604,44 @@ class Declared:
     """A part of the manifest: extensions whose requirements all hold, and a capability.
 
     An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
-    `urn:ojs:ext:experimental:<name>`.
+    `urn:ojs:ext:experimental:<name>`, and any other one `urn:ojs:ext:x:<custom>`: vendor and name.
     """
 
     official: str | None = None
     experimental: str | None = None
+    custom: str | None = None
     capability: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attribute:
+    """An attribute of an envelope that the core does not know (ojs-core §5.5).
+
+    A client sends it beside the others or in `options`, and Python code in the option `extra`. It
+    is stored in the column `options`, in its object `extra`, and responses show it.
+    """
+
+    name: str
+    #: Called with the value and the name before a job that has one is stored. It raises an OJSError
+    #: for a wrong value, such as `InvalidRequest.of(name, "must be a positive integer")`.
+    check: Callable[[Any, str], object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Qualifier:
+    """A word of a search for jobs, such as `order:17`, in the admin and on the command line."""
+
+    name: str
+    #: A search with it, for the help.
+    example: str
+    #: Called with the value, it returns a condition on `Job`: a Q or an expression. It raises an
+    #: OJSError, such as InvalidRequest, where the value means nothing.
+    condition: Callable[[str], Any]
+    #: An index finds the jobs by the condition. Else a search compares as many jobs at a time as it
+    #: does for the other conditions.
+    is_indexed: bool = False
+    #: Only who may see payloads may search by it.
+    reads_payload: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -638,6 +670,8 @@ class Extension:
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
     settings: type | None = None
+    #: The attributes of an envelope that it knows (ojs-core §5.5).
+    attributes: Sequence[Attribute] = ()
     #: Its fields in the configuration of a queue.
     queue_fields: QueueFields | None = None
     #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
@@ -648,6 +682,9 @@ class Extension:
     #: The part of the OpenAPI document for its routes: its `tags`, `paths` and `components`, or a
     #: YAML file that has them.
     openapi: Path | Mapping[str, Any] | None = None
+
+    #: The words that it adds to the search for jobs.
+    qualifiers: Sequence[Qualifier] = ()
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
         """Note what has changed while something of the schema was missing, which exists now.
@@ -732,6 +769,10 @@ class Extension:
 
     def panels(self) -> Sequence[Any]:
         """Return its parts of the pages of jobs, queues and others: `admin.panels.Panel`."""
+        return ()
+
+    def columns(self) -> Sequence[Any]:
+        """Return its columns of the lists of jobs and of queues: `admin.panels.AdminColumn`."""
         return ()
 
     def history(self, request: Any, model: str, key: str) -> Sequence[Any]:

@@ -30,6 +30,7 @@ from django_ojs.extension import (
     Reads,
 )
 from django_ojs.spec import queue_config
+from django_ojs.spec.envelope import optional_checks
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -111,6 +112,10 @@ class Registry:
         #: The settings that extensions have declared: dataclasses.
         self.settings = tuple(each.settings for each in self.extensions() if each.settings)
         queue_config.declare(each.queue_fields for each in self.extensions() if each.queue_fields)
+        optional_checks.declare(
+            {each.name: each.check for found in self.extensions() for each in found.attributes}
+        )
+        self.qualifiers = {each.name: each for e in self.extensions() for each in e.qualifiers}
         for forget in self.before_compile:
             forget()
         for number, extension in self._extensions.items():
@@ -215,6 +220,10 @@ class Registry:
         )
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
+
+    def has(self, name: str) -> bool:
+        """Say whether the extension of this name is installed."""
+        return any(each.name == name for each in self._extensions.values())
 
     def numbers(self) -> Collection[int]:
         """Return the numbers of all extensions."""

@@ -16,7 +16,7 @@ from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.registry import registry
 from django_ojs.spec import ids, retry_policy, times, unique_policy
-from django_ojs.spec.envelope import MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
+from django_ojs.spec.envelope import ATTRIBUTES, MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.json import JSON
@@ -50,6 +50,7 @@ class OptionArguments(TypedDict, total=False):
     tags: Sequence[str] | None
     meta: Mapping[str, JSON] | None
     schema: str | None
+    extra: Mapping[str, JSON] | None
     pending: bool | None
     id: UUID | str | None
     on_full: OnFull | None
@@ -62,8 +63,9 @@ class Options:
 
     `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339,
     or "+PT5M"). `timeout` and `visibility_timeout`: seconds or a timedelta. `enqueue_ttl` and
-    `total_timeout`: the same, in whole seconds. `id`: a UUIDv7 of the
-    caller's, for idempotent enqueues. `on_full` and `block_timeout` are options of the enqueue, not
+    `total_timeout`: the same, in whole seconds. `extra`: attributes that are no
+    options, such as those of extensions (ojs-core §5.5). `id`: a UUIDv7 of the caller's, for
+    idempotent enqueues. `on_full` and `block_timeout` are options of the enqueue, not
     of the job: see `full_policy`.
     """
 
@@ -81,6 +83,7 @@ class Options:
     tags: Sequence[str] | None = None
     meta: Mapping[str, JSON] | None = None
     schema: str | None = None
+    extra: Mapping[str, JSON] | None = None
     pending: bool | None = None
     id: UUID | str | None = None
     on_full: OnFull | None = None
@@ -315,6 +318,8 @@ def _apply(options: Options, envelope: Envelope) -> None:
         envelope.unique = unique_policy.parse_python(options.unique, args=envelope.args)
     if options.schema is not None:
         envelope.schema = options.schema
+    if options.extra is not None:
+        envelope.extra = _extra(options.extra)
     if options.pending is not None:
         envelope.pending = options.pending
 
@@ -368,6 +373,14 @@ def _copy(meta: Mapping[str, JSON]) -> dict[str, JSON]:
         return dict(as_stored(dict(meta)))
     except RecursionError:
         return dict(meta)  # The validation rejects it, and names where it is too deep.
+
+
+def _extra(given: object) -> dict[str, JSON]:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest.of("extra", "must be a mapping of attributes to JSON values.")
+    if known := sorted(ATTRIBUTES.intersection(given)):
+        raise InvalidRequest.of(f"extra.{known[0]}", "is an attribute that OJS defines.")
+    return _copy(given)
 
 
 def _check_meta(meta: object) -> None:

@@ -216,7 +216,13 @@ def _links(
         (found.cancelled, pgettext("retried jobs", "cancelled"), (State.CANCELLED,), False),
     )
     return [
-        (number, label, filter_query(JobFilter(retried_by=operation.pk, states=states)))
+        (
+            number,
+            label,
+            filter_query(
+                JobFilter(by_extensions=(("retried_by", str(operation.pk)),), states=states)
+            ),
+        )
         for number, label, states, always in groups
         if number or always
     ]

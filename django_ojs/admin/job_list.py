@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 from django_ojs import hooks
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise, duration
+from django_ojs.admin.panels import AdminColumn, columns_of
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
@@ -106,6 +107,8 @@ class JobRow:
     worker: str
     #: What a scheduled job waits for, where an extension knows more than its time.
     waits_for: str
+    #: Those of the columns of extensions.
+    cells: Sequence[tuple[AdminColumn, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,9 +148,13 @@ def page(
     )
     count = found.count if found else partial(listing.count, which)
     total = query(gettext_noop("number of jobs"), count)
+    jobs = found.rows if found else []
+    columns, cells = columns_of(Job, query, {job.pk: job for job in jobs})
+    rows = _rows(query, jobs, payload=payload)
     return {
         **paging,
-        "rows": _rows(query, found.rows if found else [], payload=payload),
+        "columns": columns,
+        "rows": [replace(row, cells=cells[row.job.pk]) for row in rows],
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "scan_limit": min(scan.limit for scan in scans),

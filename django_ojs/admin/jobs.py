@@ -94,7 +94,7 @@ class JobAdmin(OperatorModelAdmin):
             values = query(gettext_noop("suggestions"), search_suggestions.values) or {}
         values.setdefault("type", [])
         values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
-        return JsonResponse({"qualifiers": search_query.QUALIFIERS, "values": values})
+        return JsonResponse({"qualifiers": search_query.qualifiers(), "values": values})
 
     def return_url(self, request: HttpRequest) -> str:
         # The page of a job that the action has deleted does not exist any more.
@@ -132,7 +132,7 @@ class JobAdmin(OperatorModelAdmin):
                 "q": text,
                 "q_query": urlencode({"q": text}),
                 "tabs": tabs,
-                "qualifiers": search_query.QUALIFIERS.values(),
+                "qualifiers": search_query.qualifiers().values(),
                 "any_state": job_list.filter_query(
                     replace(which, states=(), states_excluded=None, dead_letter=None)
                 ),
@@ -154,7 +154,7 @@ class JobAdmin(OperatorModelAdmin):
             "errors": errors,
             "unreadable": True,
             "tabs": [replace(tab, current=False) for tab in tabs],
-            "qualifiers": search_query.QUALIFIERS.values(),
+            "qualifiers": search_query.qualifiers().values(),
             "complete": True,
             "unread": query.unread,
         }

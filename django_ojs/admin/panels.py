@@ -1,12 +1,16 @@
-"""Parts of the page of an object that extensions bring."""
+"""Parts of the pages of objects, and columns of lists, that extensions bring."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Model
 from django.http import HttpRequest
 
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.hooks import registry
 
 if TYPE_CHECKING:
     from django_ojs.admin.base import OperatorModelAdmin
@@ -25,3 +29,34 @@ class Panel:
     read: "Callable[[OperatorModelAdmin, HttpRequest, TimedQueries, Any], Mapping[str, Any] | None]"
     template: str
     place: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdminColumn:
+    """A column of the list of jobs (`model` is `Job`) or of that of queues (`Queue`).
+
+    `cells` is called with the rows of a page, which are jobs or `reports.queue_overview`'s rows of
+    queues. It returns what stands in them, by the id of the job or the name of the queue; others
+    show a dash. It has the time of a query of the page. `template` shows a cell, which it gets as
+    `cell`; without one, a cell is a text. A narrow window hides what is `is_wide_only`.
+    """
+
+    model: type[Model]
+    title: StrOrPromise
+    cells: Callable[[Sequence[Any]], Mapping[Any, Any]]
+    template: str | None = None
+    is_wide_only: bool = False
+
+
+def columns_of(
+    model: type[Model], query: TimedQueries, rows: Mapping[Any, Any]
+) -> tuple[list[AdminColumn], dict[Any, list[tuple[AdminColumn, Any]]]]:
+    """Return the columns of extensions in a list, and for each row, by its key, their cells."""
+    columns = [each for each in registry.brought("columns") if each.model is model]
+    found = [query(str(each.title), partial(each.cells, list(rows.values()))) for each in columns]
+    return columns, {
+        key: [
+            (column, (cells or {}).get(key)) for column, cells in zip(columns, found, strict=True)
+        ]
+        for key in rows
+    }

@@ -15,12 +15,12 @@ from django_ojs.admin import formatting, job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.formatting import StrOrPromise
+from django_ojs.admin.panels import columns_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.workers import labels_of
 from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
-from django_ojs.extensions.statistics import admin_charts as charts
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.admin_queue_figures import (
     history_charts,
@@ -124,6 +124,7 @@ class QueueAdmin(OperatorModelAdmin):
             oldest = (
                 query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(names)) or {}
             )
+            columns, cells = columns_of(Queue, query, {row.name: row for row in shown})
             total = listing.total if listing and found.are_known else None
             if text and total == 0:
                 total = query(gettext_noop("number of queues"), queues.number)
@@ -133,7 +134,8 @@ class QueueAdmin(OperatorModelAdmin):
             _("Queues"),
             {
                 **paging,
-                "rows": [(row, oldest.get(row.name), _sparkline(row)) for row in shown],
+                "rows": [(row, oldest.get(row.name), cells[row.name]) for row in shown],
+                "columns": columns,
                 "found": len(rows),
                 "total": total,
                 "workers_known": found.listening is not None,
@@ -171,10 +173,6 @@ class QueueAdmin(OperatorModelAdmin):
             "buttons": self.buttons(request, queue),
         }
         return self.render(request, "queue", key, context)
-
-
-def _sparkline(row: OverviewRow) -> charts.Chart:
-    return charts.sparkline(_("Out in the last hour"), row.flow.went[:-1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

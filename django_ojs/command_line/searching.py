@@ -11,11 +11,11 @@ from django_ojs.command_line.subcommand import FAILED, Options, usage_error
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
-from django_ojs.operations.jobs.search_query import QUALIFIERS, parse, parse_states
+from django_ojs.operations.jobs.search_query import parse, parse_states, qualifiers
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
-_WORDS: Final = "\n".join(f"  {example}" for example in QUALIFIERS.values())
+_WORDS: Final = "\n".join(f"  {example}" for example in qualifiers().values())
 _SEARCH_HELP: Final = f"""\
 SEARCH is the search of the admin: the id of a job, the beginning of a type, or words such as
 

@@ -43,7 +43,7 @@ class Subcommand:
     help: str
     description: str
     examples: str
-    add_arguments: Callable[[ArgumentParser], None]
+    add_arguments: Callable[[ArgumentParser], object]
     run: Callable[[Console, Options], int]
 
 

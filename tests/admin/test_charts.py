@@ -82,8 +82,8 @@ def test_a_histogram_shows_the_buckets_that_were_used() -> None:
 def test_no_locale_changes_the_geometry() -> None:
     long = Series(name="n", kind="done", values=[12345.5] * 70)
     chart = charts.bars("Jobs", [str(n) for n in range(70)], [long])
-    for template in ("chart", "sparkline"):
-        text = render_to_string(f"django_ojs/admin/{template}.html", {"chart": chart})
+    for template, name in (("chart", "chart"), ("sparkline", "cell")):
+        text = render_to_string(f"django_ojs/admin/{template}.html", {name: chart})
         assert 'viewBox="0 0 600 120"' in text
         assert structure(text).forbidden == []
 

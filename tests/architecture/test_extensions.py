@@ -35,7 +35,6 @@ LEFT = frozenset(
         "admin.overview imports extensions.statistics.rollups",
         "admin.queues imports extensions.events.storage",
         "admin.queues imports extensions.limits.rate_limit",
-        "admin.queues imports extensions.statistics.admin_charts",
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
@@ -80,14 +79,12 @@ OWNED = {
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
     "tenants": ("queue_tenants",),
-    "workflows": ("workflow", "workflow_diagram", "workflow_progress", "workflows"),
 }
 LEFT_TEMPLATES = frozenset(
     {
         "admin/django_ojs/object_history.html includes audit_changes of audit",
         "overview includes chart of statistics",
         "queue includes chart of statistics",
-        "queues includes sparkline of statistics",
     }
 )
 

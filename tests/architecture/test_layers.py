@@ -25,6 +25,8 @@ FLOORS = {
     "signals": 2,
     "models": 2,
     "storage": 2,
+    "mariadb": 2,
+    "expressions": 2,
     "migrations": 2,
     "operations": 3,
     "formatting": 1,
@@ -95,6 +97,8 @@ EXTENSION_FLOORS = {
     "models": 2,
     "settings": 2,
     "storage": 2,
+    "mariadb": 2,
+    "expressions": 2,
     "commit_order": 2,
     "queue_fields": 2,
     "rate_limit": 1,
@@ -131,7 +135,6 @@ LEFT = frozenset(
         "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
         "options imports extensions.limits.rate_limit_policy",
         "spec.envelope.model imports extensions.limits.rate_limit_policy",
-        "spec.envelope.optional_checks imports extensions.limits.rate_limit_policy",
     }
 )
 

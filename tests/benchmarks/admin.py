@@ -91,12 +91,12 @@ def pages() -> Iterator[tuple[str, str]]:
 def searches() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Return the searches of each qualifier, each with its address: alone, and with each state."""
     from django_ojs.models import Worker
-    from django_ojs.operations.jobs.search_query import QUALIFIERS
+    from django_ojs.operations.jobs.search_query import qualifiers
     from django_ojs.spec.states import State
     from tests.factories import jobs
 
-    if missing := QUALIFIERS.keys() ^ _SEARCHES.keys():
-        raise RuntimeError(f"_SEARCHES and QUALIFIERS differ: {sorted(missing)}")
+    if missing := qualifiers().keys() ^ _SEARCHES.keys():
+        raise RuntimeError(f"_SEARCHES and the qualifiers differ: {sorted(missing)}")
     worker = jobs().exclude(worker_id=None).values_list("worker_id", flat=True).first()
     host = Worker.objects.values_list("hostname", flat=True).first()
     names = {"id": jobs().values_list("pk", flat=True)[0], "worker": worker, "host": host}

@@ -9,7 +9,17 @@ from uuid import UUID
 from django.db.models import Model
 from django.utils import timezone
 
-from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
+from django_ojs.extension import (
+    TICK,
+    Attribute,
+    ClaimRule,
+    Declared,
+    DueStep,
+    Extension,
+    Hooks,
+    RuledClaim,
+)
+from django_ojs.extensions.limits import rate_limit_policy
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.hooks import publish
@@ -44,6 +54,7 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
+    attributes = (Attribute(name="rate_limit", check=rate_limit_policy.check),)
     schema = Path(__file__).parent / "schema"
     openapi = Path(__file__).with_name("openapi.yaml")
 

@@ -233,8 +233,10 @@ class _Formatter(string.Formatter):
         return text if _KEY(text) and len(text) <= MAX_VALUE else _hash(text)
 
 
-def check(policy: Mapping[str, Any], field: str) -> None:
+def check(policy: object, field: str) -> None:
     """Check the limits that a job is sent with (§6.1). Raises InvalidRequest naming the member."""
+    if not isinstance(policy, Mapping):
+        raise InvalidRequest.of(field, "must be an object")
     for name, value in policy.items():
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{field}.{name}")

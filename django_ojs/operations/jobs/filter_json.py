@@ -58,6 +58,8 @@ def read(rendered: dict[str, Any]) -> JobFilter:
             values[name] = UUID(values[name])
     for name in _NAMES & values.keys():
         values[name] = tuple(values[name])
+    if "by_extensions" in values:
+        values["by_extensions"] = tuple((name, value) for name, value in values["by_extensions"])
     if "within" in values:
         values["within"] = frozenset(values["within"])
     if "held" in values:

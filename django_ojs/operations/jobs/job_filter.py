@@ -17,6 +17,7 @@ from django.db.models.lookups import (
 )
 
 from django_ojs.conf import settings
+from django_ojs.hooks import registry
 from django_ojs.models import Job, Worker
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
@@ -27,7 +28,6 @@ from django_ojs.storage.dialects.expressions import (
     HasForm,
     InWorkflow,
     Moment,
-    RetriedBy,
 )
 from django_ojs.storage.dialects.json_contains import JSONContains, JSONMatch
 from django_ojs.storage.figures import counts
@@ -42,6 +42,17 @@ def is_type_prefix(text: str) -> bool:
     return _PREFIX(text) is not None
 
 
+def condition(name: str, value: str) -> Any:
+    """Return the condition of a qualifier of an extension. Raises InvalidRequest."""
+    qualifier = registry.qualifiers.get(name)
+    if qualifier is None:
+        raise InvalidRequest(
+            f"There is no qualifier {name}: its extension is not installed.",
+            details={"field": name},
+        )
+    return qualifier.condition(value)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFilter:
     """Jobs that meet all conditions that are given.
@@ -54,12 +65,12 @@ class JobFilter:
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
     failure, `error` its type or a part of its message, `message` the form of that. `host` is the
     host of a registered worker. `parent_id` is the job that enqueued them, `workflow_id` the
-    workflow of which they are steps. `retried_by` is a bulk operation of the last week.
+    workflow of which they are steps.
     `ran` is the duration of the last run, and of an active job the time so far; `waited` the time
     from available to that run, and of an available job the time so far. `attempts` are those that
-    were spent, both bounds inclusive. A job has all of `tags`, and its args or meta contain all of
-    `held`. `within` are the queues that the caller may use. `at` is the time that "so far" means;
-    None is now. Raises InvalidRequest.
+    were spent, both bounds inclusive. A job has all of `tags`, its args or meta contain all of
+    `held`, and it meets `by_extensions`, qualifiers with their values. `within` are the queues that
+    the caller may use. `at` is the time that "so far" means; None is now. Raises InvalidRequest.
     """
 
     queue: str | None = None
@@ -83,7 +94,6 @@ class JobFilter:
     not_queues: tuple[str, ...] = ()
     not_types: tuple[str, ...] = ()
     host: str | None = None
-    retried_by: int | None = None
     ran_over: timedelta | None = None
     ran_under: timedelta | None = None
     waited_over: timedelta | None = None
@@ -92,6 +102,7 @@ class JobFilter:
     attempts_to: int | None = None
     tags: tuple[str, ...] = ()
     held: tuple[JSONMatch, ...] = ()
+    by_extensions: tuple[tuple[str, str], ...] = ()
     within: frozenset[str] | None = None
     at: datetime | None = None
     by_current_queue: bool | None = None
@@ -116,6 +127,10 @@ class JobFilter:
                 check_text(getattr(self, name), name)
         for tag in self.tags:
             check_text(tag, "tags")
+        for name, value in self.by_extensions:
+            # One that was stored stays readable where its extension was taken out.
+            if name in registry.qualifiers:
+                condition(name, value)
 
     @property
     def counted(self) -> bool:
@@ -197,10 +212,9 @@ class JobFilter:
             )
         if self.message is not None:
             found = found.filter(HasForm(KT("error__message"), self.message))
-        if self.retried_by is not None:
-            found = found.filter(RetriedBy(self.retried_by))
         if self.workflow_id is not None:
-            found = found.filter(InWorkflow(self.workflow_id))
+            is_step = InWorkflow(self.workflow_id)
+            found = found.filter(is_step) if registry.has("workflows") else found.none()
         if self.ids:
             found = found.filter(pk__in=self.ids)
         found = self._narrow_names(found)
@@ -209,6 +223,8 @@ class JobFilter:
             found = found.filter(JSONContains(JSONMatch(column="tags", path=(), values=(tag,))))
         for held in self.held:
             found = found.filter(JSONContains(held))
+        for name, value in self.by_extensions:
+            found = found.filter(condition(name, value))
         if self.since is not None and self.states and TERMINAL.issuperset(self.states):
             # `created_at` has no index, but `finished_at` has one, and a job ends after its
             # creation.

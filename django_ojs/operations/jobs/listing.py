@@ -12,14 +12,15 @@ from uuid import UUID
 
 from django.db.models import QuerySet, Value
 
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations import keyset
-from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.job_filter import JobFilter, condition
 from django_ojs.operations.keyset import FIRST_PAGE, Count, Cursor, Order, Page, PageRequest
 from django_ojs.spec.hold import FREE
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
-from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy
+from django_ojs.storage.dialects.expressions import InWorkflow, Moment
 from django_ojs.storage.figures import counts
 from django_ojs.storage.holds import values_in
 from django_ojs.storage.limit_then_filter import first_rows
@@ -76,8 +77,8 @@ class IndexScan:
     whole: bool = False
     #: Jobs that one scan reads at most.
     limit: int = SCAN_LIMIT
-    #: The jobs that a bulk operation retried, of these rows.
-    retried_by: int | None = None
+    #: A qualifier of an extension that finds its jobs by an index, and its value.
+    by_extension: tuple[str, str] | None = None
     #: The workflow that these rows are steps of.
     workflow_id: UUID | None = None
 
@@ -86,8 +87,9 @@ class IndexScan:
     ) -> tuple[QuerySet[Job], Cursor | None]:
         """Return the matching jobs of one scan, and the cursor at its end, or None."""
         rest = keyset.rest_of(self._all(), self.order, wanted)
-        if self.retried_by is not None:
-            which = replace(which, retried_by=None)
+        if self.by_extension is not None:
+            others = tuple(each for each in which.by_extensions if each != self.by_extension)
+            which = replace(which, by_extensions=others)
         if self.workflow_id is not None:
             which = replace(which, workflow_id=None)
         if self.whole:
@@ -101,8 +103,8 @@ class IndexScan:
 
     def _all(self) -> QuerySet[Job]:
         found = Job.primary.filter(**self.rows)
-        if self.retried_by is not None:
-            found = found.filter(RetriedBy(self.retried_by))
+        if self.by_extension is not None:
+            found = found.filter(condition(*self.by_extension))
         if self.workflow_id is not None:
             found = found.filter(InWorkflow(self.workflow_id))
         return found
@@ -121,8 +123,12 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if which.parent_id is not None:
         children = {"parent_id": which.parent_id}
         return [IndexScan(rows=children, order=_NEWEST_FIRST, whole=_only(which, "parent_id"))]
-    if which.retried_by is not None:
-        return [IndexScan(rows={}, order=_NEWEST_FIRST, retried_by=which.retried_by)]
+    for each in which.by_extensions:
+        qualifier = registry.qualifiers.get(each[0])
+        if qualifier is not None and qualifier.is_indexed:
+            return [IndexScan(rows={}, order=_NEWEST_FIRST, by_extension=each)]
+    if which.workflow_id is not None and not registry.has("workflows"):
+        return [IndexScan(rows={"pk__in": ()}, order=_NEWEST_FIRST, whole=True)]
     if which.workflow_id is not None:
         whole = _only(which, "workflow_id")
         steps = which.workflow_id

@@ -5,6 +5,7 @@ So a user without the permission to see payloads cannot search in them, and no u
 """
 
 from django_ojs.conf import settings
+from django_ojs.hooks import registry
 from django_ojs.operations.jobs.search_query import Search
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
@@ -21,8 +22,10 @@ def permitted(search: Search, *, payload: bool) -> Search:
     if which is None:
         return search
     errors = []
+    known = (registry.qualifiers.get(name) for name, _ in which.by_extensions)
+    reads_payload = any(each is not None and each.reads_payload for each in known)
     reads_error = which.error is not None or which.message is not None
-    if not payload and (which.held or reads_error):
+    if not payload and (which.held or reads_error or reads_payload):
         errors.append(_NO_PERMISSION)
     names = frozenset(name.casefold() for name in settings().admin_redact)
     is_error_redacted = reads_error and bool(names & {"*", "message"})

@@ -14,6 +14,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from django_ojs.hooks import registry
+from django_ojs.not_installed import line_to_add
 from django_ojs.operations.jobs.job_filter import JobFilter, is_type_prefix
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
@@ -22,8 +24,8 @@ from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
-#: The qualifiers, with examples.
-QUALIFIERS: Final[dict[str, str]] = {
+#: The qualifiers of the core, with examples.
+_OF_THE_CORE: Final[dict[str, str]] = {
     "state": "state:retryable, state:available,scheduled or -state:completed (in another state)",
     "queue": "queue:email, queue:email,sms or -queue:email (in another queue)",
     "type": "type:email.send, type:email.* or -type:email.send (of another type)",
@@ -48,8 +50,13 @@ QUALIFIERS: Final[dict[str, str]] = {
     "ran": "ran:>10s or ran:<500ms (its last run; an active job so far)",
     "waited": "waited:>1m (before its last run; an available job so far)",
     "is": "is:dead",
-    "retried_by": "retried_by:12 (by the bulk operation 12, in the last week)",
 }
+
+
+def qualifiers() -> dict[str, str]:
+    """Return the qualifiers, with examples."""
+    return _OF_THE_CORE | {name: each.example for name, each in registry.qualifiers.items()}
+
 
 #: Characters of a search, and ids of one word.
 MAX_LENGTH: Final = 2_000
@@ -172,6 +179,8 @@ def _parsed(name: str, value: str, quoted: bool, now: datetime) -> dict[str, Any
     if base in ("args", "meta"):
         return {"held": (_held(base, path, value, quoted),)}
     parser = _PARSERS.get(base) if not path else None
+    if parser is None and name in registry.qualifiers:
+        return {"by_extensions": ((name, value),)}
     if parser is None:
         raise _Invalid(_unknown_qualifier(name, value))
     values: dict[str, Any] = {}
@@ -208,17 +217,18 @@ def _merge(values: dict[str, Any], added: dict[str, Any]) -> None:
 
 def _unknown_qualifier(name: str, value: str) -> str:
     shown = name if len(name) <= 40 else "this"
-    near = nearest(name, QUALIFIERS)
+    known = qualifiers()
+    near = nearest(name, known)
     meant = f"{near}:{value}"
     if near is None:
         first = f"meta.{name}:{value}"
         second = f"args.{name}:{value}"
         meant = f"{first} or {second}"
-    text = f"There is no qualifier {shown}. The qualifiers are {', '.join(QUALIFIERS)}."
+    text = f"There is no qualifier {shown}. The qualifiers are {', '.join(known)}."
     if len(meant) <= 200:
         text = (
             f"There is no qualifier {shown}. Did you mean {meant}? The qualifiers are "
-            f"{', '.join(QUALIFIERS)}."
+            f"{', '.join(known)}."
         )
     return text
 
@@ -307,6 +317,8 @@ def _parent(values: dict[str, Any], value: str, now: datetime) -> None:
 
 
 def _workflow(values: dict[str, Any], value: str, now: datetime) -> None:
+    if not registry.has("workflows"):
+        raise _Invalid(f"workflow needs an extension. {line_to_add('workflows')}")
     try:
         values["workflow_id"] = UUID(value)
     except ValueError:
@@ -318,12 +330,6 @@ def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
     if not is_short or not MIN_PRIORITY <= int(value) <= MAX_PRIORITY:
         raise _Invalid(f"priority must be an integer from {MIN_PRIORITY} to {MAX_PRIORITY}.")
     values["priority"] = int(value)
-
-
-def _retried_by(values: dict[str, Any], value: str, now: datetime) -> None:
-    if not re.fullmatch(r"\d{1,18}", value):
-        raise _Invalid("retried_by must be the number of a bulk operation.")
-    values["retried_by"] = int(value)
 
 
 def _tag(values: dict[str, Any], value: str, now: datetime) -> None:
@@ -401,7 +407,7 @@ _TEXTS: Final = {
 _PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
 
 #: A filter may have several values of these fields.
-_SEVERAL: Final = frozenset({"ids", "tags", "held", "not_queues", "not_types"})
+_SEVERAL: Final = frozenset({"ids", "tags", "held", "by_extensions", "not_queues", "not_types"})
 #: What a job is not, by the field.
 _EXCLUDED: Final = {"not_queues": "queue", "not_types": "type"}
 _ELAPSED: Final = ("ran", "waited")
@@ -429,7 +435,6 @@ _PARSERS: Final[dict[str, _Parser]] = {
     **{name: _text(field) for name, field in _TEXTS.items()},
     "queue": _queue,
     "attempt": _attempt,
-    "retried_by": _retried_by,
     **{name: _elapsed(name) for name in _ELAPSED},
     **{name: _time(name, *fields) for name, fields in _PERIODS.items()},
 }
@@ -438,7 +443,7 @@ _PARSERS: Final[dict[str, _Parser]] = {
 def _held(column: Any, path: str, value: str, quoted: bool) -> JSONMatch:
     keys = tuple(path.split(".")) if path else ()
     if '"' in path or "\\" in path or not all(keys) or len(keys) > 10:
-        raise _Invalid(f"{column} needs a path and a value, as in {QUALIFIERS[column]}.")
+        raise _Invalid(f"{column} needs a path and a value, as in {_OF_THE_CORE[column]}.")
     if column == "meta" and not keys:
         raise _Invalid("meta needs a path, as in meta.tenant_id:acme.")
     return JSONMatch(column=column, path=keys, values=_scalars(value, quoted))
@@ -480,10 +485,10 @@ def render(which: JobFilter) -> str:
     for name, value in (
         *((name, getattr(which, attribute)) for name, attribute in _TEXTS.items()),
         ("priority", which.priority),
-        ("retried_by", which.retried_by),
         ("parent", which.parent_id),
         ("workflow", which.workflow_id),
         *(("tag", tag) for tag in which.tags),
+        *which.by_extensions,
     ):
         if value is not None:
             words.append(f"{name}:{as_value(str(value))}")

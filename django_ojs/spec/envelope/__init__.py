@@ -12,7 +12,7 @@ from django_ojs.spec.envelope.model import (
     Envelope,
     Limits,
 )
-from django_ojs.spec.envelope.parse import parse, parse_alike, when_text
+from django_ojs.spec.envelope.parse import ATTRIBUTES, parse, parse_alike, when_text
 from django_ojs.spec.envelope.render import StoredJob, outline, render, workflow_of
 from django_ojs.spec.envelope.stored import options_of
 from django_ojs.spec.envelope.validate import (
@@ -25,6 +25,7 @@ from django_ojs.spec.envelope.validate import (
 )
 
 __all__ = [
+    "ATTRIBUTES",
     "DEFAULT_LIMITS",
     "FIELDS",
     "MAX_PRIORITY",

@@ -4,11 +4,11 @@ Each returns an upper bound of the bytes that the value adds.
 """
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extensions.limits.rate_limit_policy import check as check_rate_limit
 from django_ojs.spec.envelope.model import MAX_PERIOD, MAX_TIMEOUT_MS, Limits
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, OJSError, UniqueKeyInvalid
 from django_ojs.spec.ids import parse_id
@@ -20,6 +20,15 @@ from django_ojs.spec.unique_policy import UniquePolicy
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[!-~]+").fullmatch
 
 MAX_SCHEMA: Final = 2_048
+
+#: The attributes that extensions know, with the check of each: see `extension.Attribute`.
+known_to_extensions: Final[dict[str, Callable[[Any, str], object]]] = {}
+
+
+def declare(checks: Mapping[str, Callable[[Any, str], object]]) -> None:
+    """Set the checks of the attributes that extensions know, by their names."""
+    known_to_extensions.clear()
+    known_to_extensions.update(checks)
 
 
 def is_integer(value: object) -> bool:
@@ -87,10 +96,11 @@ def strings(value: object, field: str, limits: Limits) -> int:
 
 
 def rate_limit(value: object, field: str, limits: Limits) -> int:
-    """Check the limits of a job; unknown members are kept."""
+    """Check the limits of a job, whose rules are those of an extension."""
     if not isinstance(value, dict):
         raise InvalidRequest.of(field, "must be an object")
-    check_rate_limit(value, field)
+    if check_known := known_to_extensions.get(field):
+        check_known(value, field)
     return _measure(value, field, limits, InvalidRequest)
 
 
@@ -98,7 +108,10 @@ def extra(value: object, field: str, limits: Limits) -> int:
     """Check the attributes that have no field of their own; errors name them without a prefix."""
     if not isinstance(value, dict):
         raise InvalidRequest("the job must be an object")
-    return _measure(value, "", limits, InvalidRequest)
+    size = _measure(value, "", limits, InvalidRequest)
+    for name in known_to_extensions.keys() & value.keys():
+        known_to_extensions[name](value[name], name)
+    return size
 
 
 def _measure(value: object, field: str, limits: Limits, error: type[OJSError]) -> int:

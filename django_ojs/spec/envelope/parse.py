@@ -8,6 +8,7 @@ from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope.alike import AlikeJobs
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import DEFAULT_LIMITS, SPECVERSION, Envelope, Limits
+from django_ojs.spec.envelope.optional_checks import known_to_extensions
 from django_ojs.spec.envelope.validate import check_size
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.ids import parse_id, uuid7
@@ -18,7 +19,8 @@ _READ: Final = tuple(
     (field.name, field.spellings, field.read, field.text) for field in FIELDS if field.read
 )
 _RETRY: Final = next(field.spellings for field in FIELDS if field.name == "retry")
-_KNOWN: Final = frozenset({*SYSTEM, *OPTIONS, *(field.name for field in FIELDS), "options"})
+#: The attributes that the core knows.
+ATTRIBUTES: Final = frozenset({*SYSTEM, *OPTIONS, *(field.name for field in FIELDS), "options"})
 
 
 def parse(
@@ -159,8 +161,15 @@ def _with_retry(data: Mapping[str, Any], options: dict[str, Any]) -> dict[str, A
 
 
 def _extra(data: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    extra = {key: value for key, value in data.items() if key not in _KNOWN}
+    extra = {key: value for key, value in data.items() if key not in ATTRIBUTES}
     unknown = {key: value for key, value in options.items() if key not in OPTIONS}
+    if extra or unknown:
+        # As with the attributes of the core, `options` wins, and null is not there.
+        for name in known_to_extensions.keys() & (extra.keys() | unknown.keys()):
+            given = _given([unknown, extra], (name,))
+            unknown.pop(name, None)
+            extra.pop(name, None)
+            extra.update(given)
     if unknown:
         extra["options"] = unknown
     return extra

@@ -141,9 +141,9 @@ def test_what_became_of_the_jobs_of_a_retry_is_known_for_a_week() -> None:
     assert found is not None
     numbers = (found.followed, found.completed, found.failed_again, found.open, found.gone)
     assert numbers == (5, 2, 1, 1, 1)
-    which = JobFilter(retried_by=operation.pk)
+    which = JobFilter(by_extensions=retried_by(operation))
     assert {job.pk for job in listing.list_jobs(which).rows} == set(made[1:])
-    failed = JobFilter(retried_by=operation.pk, states=(State.DISCARDED,))
+    failed = JobFilter(by_extensions=retried_by(operation), states=(State.DISCARDED,))
     assert [job.pk for job in listing.list_jobs(failed).rows] == [made[1]]
     assert listing.count(failed) == (1, False)
     assert other not in {job.pk for job in which.jobs()}
@@ -157,6 +157,10 @@ def test_what_became_of_the_jobs_of_a_retry_is_known_for_a_week() -> None:
     assert read(made[1]).state == "discarded"
 
 
+def retried_by(operation: BulkOperation) -> tuple[tuple[str, str], ...]:
+    return (("retried_by", str(operation.pk)),)
+
+
 def test_what_failed_again_can_be_retried_again() -> None:
     made = discarded(2)
     first = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
@@ -165,7 +169,7 @@ def test_what_failed_again_can_be_retried_again() -> None:
     fail.fail(claimed[0].id, BOOM)
     ack.ack(claimed[1].id)
     age(made, MINUTE)
-    failed = JobFilter(retried_by=first.pk, states=(State.DISCARDED,))
+    failed = JobFilter(by_extensions=retried_by(first), states=(State.DISCARDED,))
     second = bulk_operations.order(BulkActionName.RETRY, failed, by="ann")
     to_the_end()
     assert again(second).done == 1

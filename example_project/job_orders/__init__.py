@@ -1,0 +1,1 @@
+"""Which order a job is about: an extension of django_ojs that is no part of it."""
