@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from django_ojs.claim_rules import ClaimRule, RuledClaim
 from django_ojs.extension import (
     Batch,
-    ClaimRule,
     DueStep,
     Extension,
     Hooks,
     Readmission,
-    RuledClaim,
 )
 from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.extensions.tenants import storage as tenants
