@@ -62,7 +62,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
-        from django_ojs.extensions.tenants.extension import TenantsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
@@ -74,7 +73,6 @@ class DjangoOJSConfig(AppConfig):
             AuditExtension(),
             OutboxExtension(),
             OffloadExtension(),
-            TenantsExtension(),
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),

@@ -387,6 +387,11 @@ class Hooks:
     #: and must leave the caller's transaction usable.
     around_insert: Around | None = None
 
+    #: A new job may be rejected for a part of its queue (`QueueFull.part`), while others have room:
+    #: called with the envelope. It returns the id of the part, or None. Jobs of different parts can
+    #: be stored apart then.
+    bounded_part: Callable[[Any], str | None] | None = None
+
     #: A ring around the statement by which stored jobs wait again: ACTIVATE, RETRY by hand, and a
     #: queue that is deleted and whose jobs move to another. Not around a promotion, a retry after a
     #: failure or a return to the queue: these jobs were admitted before. Called with the

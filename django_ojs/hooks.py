@@ -159,6 +159,7 @@ class Registry:
             for trigger in Trigger
             if (compiled := _change_hooks(trigger, found)) is not None
         }
+        self.bounded_parts = tuple(hooks.bounded_part for _, hooks in found if hooks.bounded_part)
         self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
             (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
@@ -360,6 +361,12 @@ def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
         return change()
     changed: T = ring(readmission, change)
     return changed
+
+
+def bounded_part(envelope: Any) -> str | None:
+    """Call the hooks `bounded_part`. Return the part of its queue whose bound a new job needs."""
+    parts = (hook(envelope) for hook in registry.bounded_parts)
+    return next((part for part in parts if part is not None), None)
 
 
 def rules_of(config: Mapping[str, Any]) -> int:

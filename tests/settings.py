@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
     "django_ojs.extensions.steps",
+    "django_ojs.extensions.tenants",
     "django_ojs.extensions.webhooks",
     "django_ojs.extensions.workflows",
     "example_project.shop",

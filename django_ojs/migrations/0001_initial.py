@@ -193,6 +193,9 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("concurrency", models.PositiveIntegerField(null=True)),
+                ("least_slots", models.PositiveIntegerField(null=True)),
+                ("most_slots", models.PositiveIntegerField(null=True)),
+                ("wanted_slots", models.PositiveIntegerField(null=True)),
                 ("active_jobs", models.PositiveIntegerField(default=0)),
                 ("version", models.CharField(blank=True, max_length=64)),
                 (

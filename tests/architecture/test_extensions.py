@@ -54,7 +54,6 @@ LEFT = frozenset(
         "reports.ended_workers imports extensions.events.storage",
         "reports.findings imports extensions.backpressure.storage",
         "reports.findings imports extensions.statistics.rollup_queries",
-        "reports.findings imports extensions.tenants.spec",
         "reports.health_queries imports extensions.limits.key_limits",
         "reports.health_queries imports extensions.limits.limit_key_use",
         "reports.health_queries imports extensions.limits.models",
@@ -78,7 +77,6 @@ OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
-    "tenants": ("queue_tenants",),
 }
 LEFT_TEMPLATES = frozenset(
     {

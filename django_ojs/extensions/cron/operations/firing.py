@@ -252,6 +252,8 @@ def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
                 )
             )
             cron_job.run_count += 1
+            cron_job.skipped_count, cron_job.skipped_since = 0, None
+            cron_job.skipped_why, cron_job.skipped_for = "", None
             cron_job.last_run_at, cron_job.last_job_id = now, run.result.id
             events.append(
                 event_source(cron_job).triggered(
@@ -264,6 +266,10 @@ def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
                 )
             )
         elif run.result is not None:
+            if not cron_job.skipped_count:
+                cron_job.skipped_since = occurrence.scheduled_at
+            cron_job.skipped_count += 1
+            cron_job.skipped_why, cron_job.skipped_for = run.result.reason, run.result.job_id
             events.append(
                 event_source(cron_job).skipped(
                     run.result.reason,
