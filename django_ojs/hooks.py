@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
@@ -19,7 +19,6 @@ from django_ojs.extension import (
     Act,
     Around,
     Change,
-    ClaimRule,
     Closing,
     Count,
     Extension,
@@ -34,6 +33,9 @@ from django_ojs.spec.envelope import optional_checks
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
+
+if TYPE_CHECKING:
+    from django_ojs.claim_rules import ClaimRule
 
 logger = logging.getLogger("django_ojs")
 

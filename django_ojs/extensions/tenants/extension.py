@@ -5,15 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from django_ojs.claim_rules import ClaimRule, RuledClaim
 from django_ojs.extension import (
     Batch,
-    ClaimRule,
     DueStep,
     Extension,
     Hooks,
     Problem,
     Readmission,
-    RuledClaim,
 )
 from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.extensions.tenants import storage as tenants
