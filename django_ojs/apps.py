@@ -21,7 +21,7 @@ _OTHER_MODELS: Final = (
     *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
         f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "events", "incidents", "limits", "outbox")
+        for name in ("audit", "backpressure", "events", "incidents", "limits")
     ),
     "extensions.statistics.models",
 )
@@ -58,13 +58,10 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.incidents.extension import IncidentsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
-        from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
-        from django_ojs.extensions.outbox.extension import OutboxExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
-        from django_ojs.extensions.tenants.extension import TenantsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
@@ -74,9 +71,7 @@ class DjangoOJSConfig(AppConfig):
             StatisticsExtension(),
             SignalsExtension(),
             AuditExtension(),
-            OutboxExtension(),
             OffloadExtension(),
-            TenantsExtension(),
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),

@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extensions.backpressure.storage import Load
-from django_ojs.extensions.tenants.spec import TenantLimits
 from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.hooks import registry
@@ -282,21 +281,14 @@ def _of_bound(row: OverviewRow) -> list[Finding]:
                 pages=pages,
             )
         ]
-    if not lost:
-        return []
-    # Without a bound of its own, the bounds of its tenants rejected them.
-    of_tenants = row.status.config.part(TenantLimits) is not None and not row.bounded
-    what = (
-        f"Tenants of queue {queue} were at their bounds"
-        if of_tenants
-        else f"Queue {queue} was full"
-    )
+    if not lost or not row.bounded:
+        return []  # What rejected them in a queue without a bound, an extension says.
     return [
         Finding(
             kind="queue_rejected",
             subject=queue,
             queue=queue,
-            text=f"{what} in the last hour: {lost}.",
+            text=f"Queue {queue} was full in the last hour: {lost}.",
             why="Those jobs did not run.",
             cure="Start more workers for it, or raise the bound; the page of the queue shows both.",
             command=f"ojs_worker {_worker_arguments(queue)}",

@@ -3,16 +3,15 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from django_ojs.claim_rules import ClaimRule, RuledClaim
 from django_ojs.extension import (
     Batch,
-    ClaimRule,
     DueStep,
     Extension,
     Hooks,
     Readmission,
-    RuledClaim,
 )
 from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.extensions.tenants import storage as tenants
@@ -22,6 +21,9 @@ from django_ojs.extensions.tenants.spec import MARK, NUMBER
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.dialects.rows import ClaimRequest
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 T = TypeVar("T")
 
@@ -41,6 +43,7 @@ class TenantsExtension(Extension):
         return Hooks(
             around_insert=_insert,
             around_admit_again=_admit_again,
+            bounded_part=_bounded_part,
             # Jobs that wait already; where there are very many, the maintenance does the rest.
             after_queue_configured=tenants.mark,
             claim_rule=TenantTurns(),
@@ -49,6 +52,14 @@ class TenantsExtension(Extension):
     def due_steps(self) -> Sequence[DueStep]:
         """Mark the jobs that wait."""
         return (DueStep(run=tenants.marker.mark_all, interval=60.0, batch=sys.maxsize),)
+
+    openapi = Path(__file__).parent / "openapi.yaml"
+
+    def findings(self) -> Sequence["Finding"]:
+        """Find queues whose tenants were at their bounds."""
+        from django_ojs.extensions.tenants import findings
+
+        return findings.found()
 
     def panels(self) -> Sequence[Any]:
         """Return the tenants of a queue."""
@@ -83,6 +94,10 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
     # This is not done in that transaction, which may hold the lock of a tenant.
     bounds.apply_settings()
     return database.in_write_transaction(operation)
+
+
+def _bounded_part(envelope: Any) -> str | None:
+    return next((tenant for _, tenant in tenant_bounds.added_by([envelope])), None)
 
 
 def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
