@@ -1,4 +1,4 @@
-"""A project with all apps of django_ojs and no others, on the SQLite file that OJS_RELEASE_DATABASE names."""
+"""All apps of django_ojs and no others, on the SQLite file that OJS_RELEASE_DATABASE names."""
 
 from __future__ import annotations
 
