@@ -268,18 +268,18 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
         "event",
         "job",
         "deadletterjob",
-        "outboxentry",
         "apikey",
         "limitkey",
         "auditentry",
         "bulkoperation",
+        "../ojs_outbox/outboxentry",
     )
     changes: tuple[tuple[str, dict[str, str]], ...] = (
         ("job/enqueue/", {"type": "test.job", "queue": "other"}),
         ("limitkey/add/", {"key": "acme", "concurrency": "2"}),
         ("bulkoperation/create/retry/", {"q": "queue:other tag:vip"}),
         (f"apikey/{key.pk}/delete/", {"post": "yes"}),
-        (f"outboxentry/{entry.pk}/delete/", {"post": "yes"}),
+        (f"../ojs_outbox/outboxentry/{entry.pk}/delete/", {"post": "yes"}),
     )
     with as_role("site_web"), nothing_denied():
         for page in pages:
