@@ -272,20 +272,19 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
         "limitkey",
         "auditentry",
         "bulkoperation",
-        "../ojs_outbox/outboxentry",
     )
     changes: tuple[tuple[str, dict[str, str]], ...] = (
-        ("job/enqueue/", {"type": "test.job", "queue": "other"}),
-        ("limitkey/add/", {"key": "acme", "concurrency": "2"}),
-        ("bulkoperation/create/retry/", {"q": "queue:other tag:vip"}),
-        (f"apikey/{key.pk}/delete/", {"post": "yes"}),
-        (f"../ojs_outbox/outboxentry/{entry.pk}/delete/", {"post": "yes"}),
+        ("django_ojs/job/enqueue/", {"type": "test.job", "queue": "other"}),
+        ("django_ojs/limitkey/add/", {"key": "acme", "concurrency": "2"}),
+        ("django_ojs/bulkoperation/create/retry/", {"q": "queue:other tag:vip"}),
+        (f"django_ojs/apikey/{key.pk}/delete/", {"post": "yes"}),
+        (f"ojs_outbox/outboxentry/{entry.pk}/delete/", {"post": "yes"}),
     )
     with as_role("site_web"), nothing_denied():
-        for page in pages:
-            assert client.get(f"/admin/django_ojs/{page}/").status_code == 200, page
+        for page in (*(f"django_ojs/{each}" for each in pages), "ojs_outbox/outboxentry"):
+            assert client.get(f"/admin/{page}/").status_code == 200, page
         for change, given in changes:
-            assert client.post(f"/admin/django_ojs/{change}", given).status_code == 302, change
+            assert client.post(f"/admin/{change}", given).status_code == 302, change
         operation = BulkOperation.primary.latest("pk").pk
         stop = "/admin/django_ojs/bulkoperation/action/stop/"
         assert client.post(stop, {"key": operation}).status_code == 302
