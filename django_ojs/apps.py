@@ -23,7 +23,6 @@ _OTHER_MODELS: Final = (
         f"extensions.{name}.models"
         for name in ("audit", "backpressure", "events", "limits", "outbox", "statistics")
     ),
-    "extensions.workflows.models",
 )
 
 
@@ -64,7 +63,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.extensions.tenants.extension import TenantsExtension
-        from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
@@ -80,7 +78,6 @@ class DjangoOJSConfig(AppConfig):
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),
-            WorkflowsExtension(),
             BulkOperationsExtension(),
             # Before the settings are read, some of which are theirs, and before any module `jobs`.
             *(each for config in apps.get_app_configs() for each in _extensions_of(config)),

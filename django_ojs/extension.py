@@ -608,11 +608,12 @@ class Declared:
     """A part of the manifest: extensions whose requirements all hold, and a capability.
 
     An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
-    `urn:ojs:ext:experimental:<name>`.
+    `urn:ojs:ext:experimental:<name>`, and any other one `urn:ojs:ext:x:<custom>`: vendor and name.
     """
 
     official: str | None = None
     experimental: str | None = None
+    custom: str | None = None
     capability: str | None = None
 
 

@@ -229,6 +229,10 @@ class Registry:
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
 
+    def has(self, name: str) -> bool:
+        """Say whether the extension of this name is installed."""
+        return any(each.name == name for each in self._extensions.values())
+
     def numbers(self) -> Collection[int]:
         """Return the numbers of all extensions."""
         return self._extensions.keys()

@@ -6,13 +6,14 @@
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "webhooks")
+APPS: Final = ("checkpoints", "cron", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
     "checkpoints": r"jobs/[^/]+/checkpoint",
     "cron": r"cron(?:/[^/]+)?",
     "limits by key": r"rate-limits(?:/[^/]+)?",
+    "steps": r"jobs/[^/]+/steps(?:/suspend)?|signals",
     "webhooks": r"webhooks/(?:subscriptions|deliveries)(?:/[^/]+){0,2}",
     "workflows": r"workflows(?:/[^/]+(?:/(?:progress|history))?)?",
 }
@@ -34,6 +35,7 @@ NAMES: Final = {
 SETTINGS: Final = {
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
     "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
+    "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",
 }
 
 #: The app of an extension that has another name.

@@ -32,7 +32,9 @@ INSTALLED_APPS = [
     "django_ojs",
     "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
+    "django_ojs.extensions.steps",
     "django_ojs.extensions.webhooks",
+    "django_ojs.extensions.workflows",
     "example_project.shop",
     "example_project.job_orders",
 ]
@@ -113,7 +115,10 @@ OJS: dict[str, Any] = {
     "HEARTBEAT_INTERVAL": 1,
     "QUEUES": {
         queue: {"backpressure": {"max_depth": 1_000_000}}
-        for queue in ("payments", "labels", "collections", "mail", "documents", "default")
+        for queue in (
+            *("payments", "labels", "collections", "mail"),
+            *("documents", "workshop", "default"),
+        )
     },
 }
 # The carrier's API allows no more, whatever the number of workers and their language.

@@ -27,6 +27,7 @@ INSTALLED_APPS = [
     "django_ojs.extensions.cron",
     "django_ojs.extensions.steps",
     "django_ojs.extensions.webhooks",
+    "django_ojs.extensions.workflows",
     "example_project.shop",
     "tests.testapp",
 ]

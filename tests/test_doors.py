@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
@@ -27,6 +28,9 @@ from django_ojs.http import metrics, urls
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models import Job, Overview, Queue
 from django_ojs.not_installed import PATHS
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.listing import list_jobs
+from django_ojs.operations.jobs.search_query import parse
 from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.factories import active, push
@@ -103,6 +107,8 @@ def make_urls_anew() -> None:
         ("limits by key", "rate-limits", "limits"),
         ("webhooks", "webhooks/subscriptions/sub_1/rotate-secret", "webhooks"),
         ("webhooks", "webhooks/deliveries", "webhooks"),
+        ("steps", "jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/steps/suspend", "steps"),
+        ("steps", "signals", "steps"),
         ("checkpoints", "jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/checkpoint", "checkpoints"),
     ],
 )
@@ -117,6 +123,21 @@ def test_a_path_of_an_extension_that_is_not_installed_says_the_line_to_add(
         assert Client().post(f"/ojs/v1/{path}").status_code == 401
         error = Api(key).post(path, {}).error(422, "unsupported", feature=extension)
     assert f'"django_ojs.extensions.{app}" to INSTALLED_APPS' in error["hint"]
+
+
+def test_the_steps_of_a_workflow_are_not_searched_for_without_workflows(
+    without: Callable[[str], None],
+) -> None:
+    push()
+    which = f"workflow:{uuid4()}"
+    assert not parse(which).errors
+    without("workflows")
+    (error,) = parse(which).errors
+    assert 'Add "django_ojs.extensions.workflows" to INSTALLED_APPS' in error
+    # As a bulk operation has it that began before.
+    of_workflow = JobFilter(workflow_id=uuid4())
+    assert not list_jobs(of_workflow).rows
+    assert not of_workflow.narrow(Job.primary.all()).exists()
 
 
 def test_a_report_with_a_checkpoint_is_rejected_where_nothing_keeps_it(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
+from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 from opentelemetry import baggage, metrics, trace
 from opentelemetry import context as otel_context
@@ -25,7 +26,6 @@ from django_ojs.extension import Batch, Extension, Hooks
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.extensions.statistics import rollups
-from django_ojs.extensions.workflows.operations import creation
 from django_ojs.hooks import registry
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
@@ -293,9 +293,18 @@ def instrument(
     uninstrument()
     _active = _Instrumentation(tracer_provider, meter_provider)
     registry.register(_active)
-    creation.step_metas.append(_active.step_meta)
+    if (step_metas := _step_metas()) is not None:
+        step_metas.append(_active.step_meta)
     rollups.observers.append(_active.count)
     process_end.register(_active.flush)
+
+
+def _step_metas() -> list[Any] | None:
+    if not apps.is_installed("django_ojs.extensions.workflows"):
+        return None
+    from django_ojs.extensions.workflows.operations import creation
+
+    return creation.step_metas
 
 
 def uninstrument() -> None:
@@ -304,7 +313,8 @@ def uninstrument() -> None:
     if _active is None:
         return
     registry.remove(_active)
-    creation.step_metas.remove(_active.step_meta)
+    if (step_metas := _step_metas()) is not None:
+        step_metas.remove(_active.step_meta)
     rollups.observers.remove(_active.count)
     process_end.unregister(_active.flush)
     _active = None

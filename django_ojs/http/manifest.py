@@ -80,6 +80,10 @@ def manifest(base: str) -> dict[str, Any]:
                 {"name": name, "uri": f"urn:ojs:ext:experimental:{name}", "version": "0.1.0"}
                 for name in sorted(each.experimental for each in found if each.experimental)
             ],
+            "custom": [
+                {"name": name, "uri": f"urn:ojs:ext:x:{name}", "version": "0.1.0"}
+                for name in sorted(each.custom for each in found if each.custom)
+            ],
             # payload-limits §8.1
             "payload_limits": {
                 "max_envelope_bytes": limits.envelope_bytes,

@@ -89,6 +89,12 @@ def release_unowned(keys: Collection[UUID]) -> None:
     _open([job for job in jobs if job.hold != FREE and owner_of(job.hold) not in known])
 
 
+def give_on(number: int, keys: Collection[UUID]) -> None:
+    """Open those of these jobs that the extension with this number keeps from claims."""
+    jobs = _locked(keys)
+    _open([job for job in jobs if job.hold != FREE and owner_of(job.hold) == number], but=number)
+
+
 def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> None:
     """Give each of these jobs, which are locked, to the next extension that holds it.
 

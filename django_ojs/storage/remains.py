@@ -75,7 +75,7 @@ def drop() -> None:
 def take_out(number: int) -> None:
     """Remove what an extension has in the tables of the core: the migration of its app is undone.
 
-    Its jobs run on without it.
+    Its jobs run on without it; another extension that holds one goes on to hold it.
     """
     connection = database.connection()
     others = ((1 << MOST_NUMBERS) - 1) & ~(1 << number)
@@ -89,7 +89,12 @@ def take_out(number: int) -> None:
     for model, column in ((Queue, "rules"), (Job, "marks")):
         with_bit = model.primary.annotate(bit=F(column).bitand(1 << number)).exclude(bit=0)
         with_bit.update(**{column: F(column).bitand(others)})
-    Job.primary.filter(hold__in=[open_to(number), held_by(number)]).update(hold=FREE)
+    kept = Job.primary.filter(hold__in=[open_to(number), held_by(number)])
+    for some in _pages(
+        kept.exclude(state__in=TERMINAL).order_by("pk").values_list("pk", flat=True)
+    ):
+        holds.give_on(number, some)
+    kept.update(hold=FREE)  # Those that have ended.
 
 
 def free_queues() -> None:

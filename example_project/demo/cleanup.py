@@ -7,12 +7,14 @@ from django.conf import settings
 
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.models import Job
-from example_project.shop.jobs import STOCK_IMPORT
-from example_project.shop.models import Order, Source, Stock, StockAlert
+from example_project.shop import partner
+from example_project.shop.jobs import STOCK_IMPORT, commission
+from example_project.shop.models import Commission, Order, Source, Stock, StockAlert
 
 #: The type of the jobs of a task is the path of its function.
 STOCK_ALERT_JOB = "example_project.shop.tasks.send_stock_alert"
-#: The types of the jobs of an order; of other types, only the import and the alerts are deleted.
+#: The types of the jobs of an order; of other types, only the import, the alerts and the
+#: commission are deleted.
 JOB_TYPES = (
     "order.reserve",
     "order.charge",
@@ -34,7 +36,8 @@ def foreign_orders() -> int:
 def delete_shop_data() -> None:
     """Delete the shop's orders, their workflows and jobs, the stock, e-mails and invoices."""
     of_orders = list(Workflow.objects.filter(name="order").values_list("pk", flat=True))
-    Job.objects.filter(type__in=[*JOB_TYPES, STOCK_IMPORT, STOCK_ALERT_JOB]).delete()
+    others = [STOCK_IMPORT, STOCK_ALERT_JOB, commission.type]
+    Job.objects.filter(type__in=[*JOB_TYPES, *others]).delete()
     for number in range(0, len(of_orders), _AT_ONCE):
         keys = of_orders[number : number + _AT_ONCE]
         WorkflowStep.objects.filter(workflow_id__in=keys).delete()
@@ -43,5 +46,7 @@ def delete_shop_data() -> None:
     Order.objects.all().delete()
     Stock.objects.all().delete()
     StockAlert.objects.all().delete()
+    Commission.objects.all().delete()
+    partner.books().unlink(missing_ok=True)
     for folder in (Path(settings.RECEIPT_FOLDER), Path(settings.MEDIA_ROOT) / "invoices"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -34,6 +34,10 @@ class Ledger:
 
     sections: tuple[tuple[str, tuple[Entry, ...]], ...]
 
+    def with_section(self, section: tuple[str, tuple[Entry, ...]]) -> "Ledger":
+        """Return it with one more section, before the last one."""
+        return Ledger(sections=(*self.sections[:-1], section, self.sections[-1]))
+
     @property
     def problems(self) -> list[str]:
         """The broken promises, a sentence each."""

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db.models import Count
@@ -32,8 +33,13 @@ class Run:
     stalled: bool = False
 
 
-def wait_for_workflows(workers: Workers, progress: Progress) -> Run:
-    """Return when every step is over, there is no progress, or no worker is alive."""
+def wait_for_workflows(
+    workers: Workers, progress: Progress, *, each_time: Callable[[], object]
+) -> Run:
+    """Return when every step is over, there is no progress, or no worker is alive.
+
+    `each_time` is called whenever the states were read.
+    """
     started = changed = time.monotonic()
     killed: Killed | None = None
     before: Counter[str] = Counter()
@@ -44,6 +50,7 @@ def wait_for_workflows(workers: Workers, progress: Progress) -> Run:
         states = _job_states()
         changed = changed if steps + states == before else now
         before = steps + states
+        each_time()
         progress.show(done, _note(states))
         if done >= progress.total:
             return Run(seconds=now - started, killed=killed)

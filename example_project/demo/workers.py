@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,10 +24,20 @@ class Workers:
     """Some worker processes, started on entry and stopped on exit."""
 
     def __init__(
-        self, count: int, *, logs: Path, queues: Sequence[str] = QUEUES, name: str = "worker"
+        self,
+        count: int,
+        *,
+        logs: Path,
+        queues: Sequence[str] = QUEUES,
+        name: str = "worker",
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Each of the `count` processes writes its log, named after `name`, into `logs`."""
+        """Each of the `count` processes writes its log, named after `name`, into `logs`.
+
+        `variables` are added to its environment.
+        """
         self._count = count
+        self._variables = dict(variables or {})
         self._logs = logs
         self._queues = queues
         self._name = name
@@ -38,7 +48,7 @@ class Workers:
         self._logs.mkdir(parents=True, exist_ok=True)
         for number in range(1, self._count + 1):
             log = self._logs / f"{self._name}-{number}.log"
-            self._processes.append(_start(log, self._queues))
+            self._processes.append(_start(log, self._queues, self._variables))
         return self
 
     def __exit__(
@@ -57,6 +67,12 @@ class Workers:
                 process.kill()
                 process.wait()
 
+    def kill(self) -> None:
+        """Kill the processes with their children (SIGKILL)."""
+        for process in self._processes:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
     @property
     def sessions(self) -> frozenset[int]:
         """The sessions of the processes: a worker's children belong to it."""
@@ -73,7 +89,9 @@ def stop_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
-def _start(log: Path, queues: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(
+    log: Path, queues: Sequence[str], variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(_MANAGE), "ojs_worker", "--processes", "1", "--threads", "8"]
     command += ["--queues", ",".join(queues)]
     with log.open("wb") as out:
@@ -82,6 +100,6 @@ def _start(log: Path, queues: Sequence[str]) -> subprocess.Popen[bytes]:
             command,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OJS_DEMO_DEBUG": "0"},
+            env={**os.environ, "OJS_DEMO_DEBUG": "0", **variables},
             start_new_session=True,
         )

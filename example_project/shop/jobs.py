@@ -10,11 +10,13 @@ from typing import Any
 from django.db import transaction
 
 import django_ojs as ojs
-from example_project.shop import cards, invoices, labels, mail, stock
-from example_project.shop.models import Order, Payment, Status
+from django_ojs.extensions import steps
+from example_project.shop import cards, invoices, labels, mail, partner, stock
+from example_project.shop.models import Commission, Order, Payment, Status
+from example_project.shop.moments import pass_by
 
 PAYMENTS, LABELS, COLLECTIONS = "payments", "labels", "collections"
-MAIL, DOCUMENTS, IMPORTS = "mail", "documents", "imports"
+MAIL, DOCUMENTS, IMPORTS, WORKSHOP = "mail", "documents", "imports", "workshop"
 REPORT, STOCK_IMPORT = "shop.report", "stock.import"
 
 #: Deliveries that are imported in one transaction.
@@ -115,6 +117,43 @@ def import_deliveries(ctx: ojs.JobContext) -> dict[str, int]:
             ctx.checkpoint(end)
         ctx.progress(end / len(rows), f"{end:,} of {len(rows):,} deliveries")
     return {"deliveries": len(rows), "continued_after": first}
+
+
+def _ask_once(what: str) -> str:
+    pass_by(f"in {what}, before its request")
+    number = partner.ask(what, steps.idempotency_key())
+    pass_by(f"in {what}, before its result is stored")
+    return number
+
+
+@ojs.job(
+    "order.commission",
+    queue=WORKSHOP,
+    # A run that ends with its worker is an attempt.
+    retry=ojs.RetryPolicy(max_attempts=30),
+    timeout=60,
+)
+def commission(reference: str) -> dict[str, str]:
+    """Sell a piece that is made for one customer: a job of many steps, which takes days.
+
+    Each step is done once, however often a worker dies. What the partner is asked for again has the
+    same idempotency key.
+    """
+    pass_by("before charge")
+    charge = steps.run("charge", _ask_once, "charge")
+    pass_by("after charge")
+    with steps.atomic("reserve") as reserve:
+        if reserve.pending:
+            Commission.objects.create(reference=reference, charge=charge)
+            pass_by("in reserve, before its commit")
+    pass_by("after reserve")
+    steps.sleep("cool-off", timedelta(seconds=1))
+    pass_by("after cool-off")
+    steps.wait("packed", reference, timeout=timedelta(days=14))
+    pass_by("after packed")
+    parcel = steps.run("parcel", _ask_once, "parcel")
+    pass_by("after parcel")
+    return {"charge": charge, "parcel": parcel}
 
 
 @ojs.cron("0 3 * * *", timezone="Europe/Paris")

@@ -78,6 +78,19 @@ class StockAlert(models.Model):
         return f"{self.email}: {self.product}"
 
 
+class Commission(models.Model):
+    """A piece that is made for one customer, as the job of many steps reserves it."""
+
+    reference = models.CharField(max_length=32)
+    charge = models.CharField(max_length=32)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return self.reference
+
+
 class OrderItem(models.Model):
     """One line of an order; the price is the one the customer saw."""
 

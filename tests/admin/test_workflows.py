@@ -22,12 +22,12 @@ from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.models import Job
 from django_ojs.testing import TestContext
 from tests.admin.test_pages import BASE, BUDGET, budget
-from tests.admin.users import root, staff
+from tests.admin.users import at, root, staff
 from tests.testapp.testing_jobs import collect, send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-LIST = f"{BASE}workflow/"
+LIST = at("workflow/")
 
 
 def text(client: Client, address: str) -> str:

@@ -79,7 +79,6 @@ OWNED = {
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
     "tenants": ("queue_tenants",),
-    "workflows": ("workflow", "workflow_diagram", "workflow_progress", "workflows"),
 }
 LEFT_TEMPLATES = frozenset(
     {

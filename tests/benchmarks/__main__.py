@@ -25,6 +25,7 @@ from tests.benchmarks.measures import (
     maintenance,
     names,
     poison,
+    steps,
     tables,
     workflows,
 )
@@ -48,13 +49,14 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "poison": poison.measure,
     "failures": failures.measure,
     "limits": limits.measure,
+    "steps": steps.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
 PREFIX = f"ojs_bench_{os.getpid()}_"
 
 _PACKAGES = (
     "Django djangorestframework gunicorn psycopg pgqueuer procrastinate django-tasks-db django-ox "
-    "django-q2 celery redis"
+    "django-q2 celery redis dbos absurd-sdk"
 )
 
 

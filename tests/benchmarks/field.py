@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,8 @@ class Field:
         self._producers: dict[str, Producer] = {}
         self._failed: set[str] = set()
         self._redis: redis_server.RedisServer | None = None
-        self.peers = self._find_peers() if peers else []
+        self.peers = self._find_peers(contenders.peers()) if peers else []
+        self._durable = self._find_peers(contenders.durable()[1:]) if peers else []
         if not peers:
             results.note("Peers: left out.")
 
@@ -44,6 +45,12 @@ class Field:
     def turns(self, round_: int, *more: str) -> list[str]:
         """Return all names for a round, each time with another one first."""
         names = [*self.participants(), *more]
+        start = round_ % len(names)
+        return names[start:] + names[:start]
+
+    def durable(self, round_: int) -> list[str]:
+        """Return all that run durable steps for a round, each time with another one first."""
+        names = [contenders.OURS, *(peer.name for peer in self._durable)]
         start = round_ % len(names)
         return names[start:] + names[:start]
 
@@ -67,9 +74,12 @@ class Field:
         return producer.contender.pending(lambda text: self.server.run(producer.database, text))
 
     @contextmanager
-    def worker(self, producer: Producer, work: Work) -> Iterator[Children]:
-        """Run a contender's worker, with an empty file of starts."""
-        self.starts.unlink(missing_ok=True)
+    def worker(
+        self, producer: Producer, work: Work, *, is_continued: bool = False
+    ) -> Iterator[Children]:
+        """Run a contender's worker, with an empty file of starts, or that of the last one."""
+        if not is_continued:
+            self.starts.unlink(missing_ok=True)
         contender = producer.contender
         environment = {
             **producer.environment,
@@ -120,9 +130,9 @@ class Field:
         self.server.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _find_peers(self) -> list[type[Contender]]:
+    def _find_peers(self, peers: Sequence[type[Contender]]) -> list[type[Contender]]:
         found = []
-        for peer in contenders.peers():
+        for peer in peers:
             if missing := peer.missing():
                 self.results.note(f"{peer.name}: not installed ({', '.join(missing)}).")
             elif peer.needs_redis and not redis_server.installed():

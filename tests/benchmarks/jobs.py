@@ -6,6 +6,7 @@ import os
 import time
 
 import django_ojs as ojs
+from django_ojs.extensions import steps as durable
 from tests.benchmarks.starts import NAP, record_start
 
 
@@ -40,3 +41,18 @@ def nap(number: int) -> None:
     """Wait like for a short request."""
     record_start(number)
     time.sleep(NAP)
+
+
+@ojs.job("bench.steps")
+def steps(number: int, count: int) -> None:
+    """Take steps."""
+    record_start(number)
+    for step in range(count):
+        durable.run("noop", int, step)
+
+
+@ojs.job("bench.wait")
+def wait(number: int, count: int) -> None:
+    """Wait for a signal."""
+    durable.wait("go", str(number))
+    record_start(number)

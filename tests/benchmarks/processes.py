@@ -51,6 +51,14 @@ class Children:
             if process.poll() is not None:
                 raise RuntimeError(f"a worker ended by itself, with code {process.returncode}")
 
+    def kill(self) -> None:
+        """Kill them, and all below them."""
+        for process in self._processes:
+            for pid in reversed(_tree(process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+
     def stop(self) -> None:
         """Ask them to stop, then make them."""
         for process in self._processes:

@@ -13,11 +13,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import contenders
-from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
+from tests.benchmarks.contenders.base import VARIABLE, Contender, Durable, Work
 from tests.benchmarks.measures import (
     bounds,
     cron,
@@ -137,7 +138,26 @@ def trickle(contender: Contender, *, first: int, jobs: int, gap: float) -> list[
     return moments
 
 
-TASKS = {
+def start_runs(contender: Durable, *, jobs: int) -> float:
+    """Return runs a second, each started in its own transaction."""
+    contender.reset()
+    began = time.perf_counter()
+    for number in range(jobs):
+        contender.start_run(number)
+    return jobs / (time.perf_counter() - began)
+
+
+def signals(contender: Durable, *, jobs: int, gap: float) -> list[float]:
+    """Send a signal to each run, and return when it was committed, in seconds since the epoch."""
+    moments = []
+    for number in range(jobs):
+        time.sleep(gap * random.uniform(0.2, 1.8))
+        contender.signal(number)
+        moments.append(time.time())
+    return moments
+
+
+TASKS: dict[str, Callable[..., Any]] = {
     task.__name__: task
     for task in (
         setup,
@@ -147,6 +167,8 @@ TASKS = {
         in_transaction,
         fill,
         trickle,
+        start_runs,
+        signals,
         tables.fill_table,
         tables.wear_in,
         tables.operations,

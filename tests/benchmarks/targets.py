@@ -19,6 +19,7 @@ from tests.benchmarks.measures import (
     maintenance,
     names,
     poison,
+    steps,
     tables,
     workflows,
 )
@@ -164,6 +165,7 @@ def targets(results: Results) -> list[Target]:
         for measure, limit in names.READS.items()
         for name in results.contenders(measure)
     ]
+    every += _of_steps()
     every += _of_bounds(results)
     sizes = [name for name in results.contenders(tables.PUSH) if name != tables.EMPTY]
     for name in sizes:
@@ -176,6 +178,29 @@ def targets(results: Results) -> list[Target]:
             for count in (tables.DEPTH, tables.COUNTS)
         ]
     return every
+
+
+def _of_steps() -> list[Target]:
+    others = [each.name for each in contenders.durable() if each.name != OURS]
+    least = {steps.RATE[1]: 1.5, steps.RATE[10]: 1.2, steps.RATE[100]: 1.1, steps.TWO: 1.1}
+    return [
+        *(
+            Target(measure=measure, against=other, at_least=factor)
+            for measure, factor in least.items()
+            for other in others
+        ),
+        Target(
+            measure=steps.STARTS,
+            against_measure=steps.ENQUEUES,
+            at_least=0.9,
+            beside="of a plain enqueue",
+        ),
+        *(
+            Target(measure=measure, against="DBOS", at_most=1.0)
+            for measure in (steps.P50, steps.P95)
+        ),
+        Target(measure=steps.RESUMED, at_most=2.0),
+    ]
 
 
 def _of_bounds(results: Results) -> list[Target]:
@@ -253,6 +278,25 @@ SECTIONS = (
         Section(measure=name, title=f"{name}, by number of queues", unit="ms", base=names.FEW)
         for name in names.READS
     ),
+    *(
+        Section(measure=name, title=f"Durable steps, runs of {steps_}", unit="steps/s")
+        for steps_, name in steps.RATE.items()
+    ),
+    Section(measure=steps.TWO, title="Durable steps, runs of 100, two processes", unit="steps/s"),
+    *(
+        Section(
+            measure=name,
+            title=f"CPU of worker and PostgreSQL for a step, runs of {steps_}",
+            unit="µs/step",
+        )
+        for steps_, name in steps.COST.items()
+    ),
+    Section(measure=steps.STARTS, title="Starts of runs, a transaction each", unit="runs/s"),
+    Section(measure=steps.P50, title="Signal to the line after the wait, median", unit="ms"),
+    Section(
+        measure=steps.P95, title="Signal to the line after the wait, 95th percentile", unit="ms"
+    ),
+    Section(measure=steps.RESUMED, title="From kill -9 until a fresh worker goes on", unit="s"),
     Section(
         measure=poison.POISON,
         title="Jobs of 5 ms beside one that kills its process",

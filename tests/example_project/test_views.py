@@ -51,10 +51,10 @@ def test_an_order_shows_its_lines_and_all_steps(client: Client) -> None:
     assert "Olive wood spoon" in page
     assert "order.invoice" in page
     assert page.count(">waiting<") == 6
-    assert f'href="/admin/django_ojs/workflow/{order.workflow}/change/"' in page
+    assert f'href="/admin/ojs_workflows/workflow/{order.workflow}/change/"' in page
     username, password = create_login()
     client.login(username=username, password=password)
-    assert client.get(f"/admin/django_ojs/workflow/{order.workflow}/change/").status_code == 200
+    assert client.get(f"/admin/ojs_workflows/workflow/{order.workflow}/change/").status_code == 200
 
 
 def test_an_order_whose_workflow_is_not_kept_is_shown(client: Client) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.not_installed import APPS
+from django_ojs.not_installed import APPS, NAMES
 from tests.cases import named
 from tests.extensions.sites import SCHEMA, Site, site
 
@@ -37,6 +37,12 @@ class Optional:
     @property
     def label(self) -> str:
         return f"ojs_{self.name}"
+
+    @property
+    def names(self) -> set[str]:
+        """The public names of `django_ojs` that it brings."""
+        theirs = (names for module, names in NAMES.items() if module.startswith(f"{self.app}."))
+        return {name for names in theirs for name in names.split()}
 
     @property
     def app(self) -> str:
@@ -106,6 +112,20 @@ assert WebhookDelivery.objects.count() == 1
 """,
         left=1,
     ),
+    Optional(
+        name="workflows",
+        tables=frozenset({"ojs_workflow", "ojs_workflow_step", "ojs_workflow_ended_job"}),
+        page="/admin/ojs_workflows/workflow/",
+        path="/ojs/v1/workflows",
+        subcommand="workflows",
+        # The second step of the chain has no job yet: it goes with its workflow.
+        use="""
+import django_ojs as ojs
+ojs.chain(ojs.request("site.note", [1]), ojs.request("site.note", [2])).enqueue()
+ojs.group(ojs.request("site.note", [3]), ojs.request("site.note", [4])).enqueue()
+""",
+        left=3,
+    ),
 )
 
 #: One job that is done, and one that waits.
@@ -119,15 +139,24 @@ ojs.enqueue("site.note", [2], scheduled_at=datetime(2100, 1, 1, tzinfo=UTC))
 #: Print all that a site shows of itself.
 LOOK = """
 import sys
+import django_ojs as ojs
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import load_command_class
 from django.test import Client
+from django_ojs.not_installed import NAMES
 from django_ojs.models import Job, Queue
 
 call_command("check")
 users = get_user_model().objects
 client = Client()
 client.force_login(users.filter(username="root").first() or users.create_superuser("root"))
+lines = {{}}
+for name in (name for names in NAMES.values() for name in names.split()):
+    try:
+        getattr(ojs, name)
+    except ImproperlyConfigured as error:
+        lines[name] = str(error)
 parser = load_command_class("django_ojs", "ojs").create_parser("manage.py", "ojs")
 with connection.cursor() as cursor:
     cursor.execute({schema!r}, [])
@@ -138,6 +167,7 @@ shown = {{
     "index": client.get("/admin/").content.decode(),
     "paths": {{path: client.get(path).status_code for path in {paths!r}}},
     "commands": parser.format_help(),
+    "lines": lines,
     "modules": [each for each in sys.modules if each.startswith("django_ojs.extensions.")],
     "rows": [list(map(repr, each.primary.order_by("pk").values_list())) for each in (Job, Queue)],
     "states": sorted(Job.primary.values_list("state", flat=True)),
@@ -164,6 +194,8 @@ def check_absent(found: Any, extension: Optional) -> None:
     if extension.page:
         assert extension.page not in found["index"]
     assert "/admin/django_ojs/job/" in found["index"]
+    for name in extension.names:
+        assert f'Add "{extension.app}" to INSTALLED_APPS' in found["lines"][name]
     if extension.path:
         assert found["paths"][extension.path] == 422
     if extension.subcommand:
@@ -173,6 +205,7 @@ def check_absent(found: Any, extension: Optional) -> None:
 
 def check_present(found: Any, extension: Optional) -> None:
     assert extension.tables <= set(found["tables"])
+    assert not extension.names.intersection(found["lines"])
     assert extension.page in found["index"]
     if extension.path:
         assert found["paths"][extension.path] == extension.found

@@ -71,6 +71,10 @@ TABLE = [
     Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("PUT", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
+    Line("GET", "ojs-job-steps", WORKER, DENIED, query="?run=1"),
+    Line("POST", "ojs-job-steps", WORKER, DENIED, {"run": 1, "number": 0, "name": "a"}),
+    Line("POST", "ojs-job-suspend", WORKER, DENIED, {"run": 1, "number": 0, "name": "a"}),
+    Line("POST", "ojs-signals", PRODUCER, ALL, {"name": "a", "key": "b"}),
     Line("POST", "ojs-worker-progress", WORKER, DENIED, {"job_id": "{job}", "progress": 0.5}),
     # Workers
     Line("POST", "ojs-fetch", WORKER, DENIED, {"queues": ["mine", "other"]}),

@@ -16,6 +16,7 @@ from django.urls import reverse
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.statistics import all_time, rollups
+from django_ojs.extensions.steps import remote
 from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import WebhookDelivery
 from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
@@ -25,6 +26,7 @@ from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration
+from django_ojs.storage.transitions import Claim
 from tests.factories import hourly, in_state, push, worker
 from tests.figures import note
 from tests.http.api import Api, make_key
@@ -72,6 +74,9 @@ def fill(queue: str, type: str) -> dict[str, str]:
     note(rollups.REJECTED, queue, type)
     cron_jobs.register(queue, template={"type": type, "options": {"queue": queue}})
     checkpoint.save(job.pk, {"type": type})
+    remote.store_step(
+        job.pk, Claim(run=1), remote.ClientStep(number=0, name=type), result=type, error=None
+    )
     steps = [{"type": type, "args": [], "options": {"queue": queue}}]
     workflow = workflows.create(parse({"type": "chain", "name": type, "steps": steps}))
     given = Subscription(url=f"https://{queue}.example", events=["*"], queues=[queue])
@@ -102,7 +107,7 @@ def read_all(api: Api, mine: dict[str, str]) -> dict[str, Any]:
     day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     span = {"since": day - timedelta(days=2), "until": day + timedelta(days=2)}
     times = {name: each.isoformat() for name, each in span.items()}
-    query = {"ojs-admin-history": {"period": "1d", **times}}
+    query = {"ojs-admin-history": {"period": "1d", **times}, "ojs-job-steps": {"run": 1}}
     found = {}
     for name in READ_ROUTES:
         pattern = next(each for each in patterns() if each.name == name)

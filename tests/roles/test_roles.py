@@ -25,6 +25,7 @@ from django_ojs.extensions.cron.models import CronRun
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.steps import signal as signal_of_steps
 from django_ojs.models import ApiKey, Attempt, BulkOperation, BulkOperationJob, Job, Queue, Worker
 from django_ojs.operations import beat, queues
 from django_ojs.operations.workers.rescue import DeadWorkers
@@ -181,6 +182,7 @@ def enqueue_and_control() -> None:
         factories.put(factories.envelope())
         steps = [ojs.request("a.job", [n], queue="d") for n in range(2)]
         ojs.cancel_workflow(ojs.chain(*steps).enqueue().id)
+        signal_of_steps("packed", "order-7")
         rollups.flush()
         pressure_monitor.watch.check()
     with override_settings(OJS={"QUEUES": {"b": bounds["b"]}}):

@@ -13,6 +13,7 @@ from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import NoEquivalent, NotRegistered
 from django_ojs.contrib.celery.values import decode, encode
 from django_ojs.job_type import job_type_of
+from django_ojs.not_installed import check_module
 from django_ojs.spec import ids, json
 from django_ojs.spec.errors import DuplicateJob
 
@@ -444,6 +445,8 @@ class chord:
         The arguments are those of each task of the group, the options those of the body's first.
         """
         from django_ojs.contrib.celery.result import AsyncResult, GroupResult
+
+        check_module("django_ojs.extensions.workflows.api", "chain")
         from django_ojs.extensions.workflows import api as workflows
         from django_ojs.extensions.workflows.operations import step_ids
 

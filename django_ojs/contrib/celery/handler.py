@@ -6,6 +6,8 @@ import socket
 from datetime import timedelta
 from typing import Any, cast
 
+from django.apps import apps
+
 from django_ojs.context import JobContext
 from django_ojs.contrib.celery import call_options, canvas, following
 from django_ojs.contrib.celery.configuration import configuration
@@ -14,7 +16,6 @@ from django_ojs.contrib.celery.request import TaskRequest
 from django_ojs.contrib.celery.run_task import run_task
 from django_ojs.contrib.celery.values import decode, encode
 from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
-from django_ojs.extensions.workflows.operations import whole_result
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
@@ -22,6 +23,7 @@ from django_ojs.options import OptionArguments, Options, read_options
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
+from django_ojs.storage.claims import Claimed
 
 
 class CeleryHandler(KeywordHandler):
@@ -43,7 +45,7 @@ class CeleryHandler(KeywordHandler):
         chains = following.chains_of(job)
         given = context.args
         if following.takes_result(job.meta) and job.workflow_id is not None and given:
-            given = [whole_result(job.workflow_id, job.parent_results[-1]), *given[1:]]
+            given = [_whole_result(job), *given[1:]]
         args, kwargs = self.arguments_of(given, job.meta)
         request = TaskRequest(
             id=str(job.id),
@@ -91,6 +93,16 @@ class CeleryHandler(KeywordHandler):
         if self.task.ignore_result is None:
             return bool(configuration.task_ignore_result)
         return bool(self.task.ignore_result)
+
+
+def _whole_result(job: Claimed) -> JSON:
+    """Return the result of the step before, also one that is too large to be passed on."""
+    assert job.workflow_id is not None
+    if not apps.is_installed("django_ojs.extensions.workflows"):
+        return job.parent_results[-1]
+    from django_ojs.extensions.workflows.operations import whole_result
+
+    return whole_result(job.workflow_id, job.parent_results[-1])
 
 
 def _options_of(task: Any) -> Options:

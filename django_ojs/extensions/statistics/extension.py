@@ -1,21 +1,17 @@
 """The statistics: what happens to jobs is counted by minute, queue and type, after its commit.
 
-`storage.figures.rollups` sums up in memory and writes; the readers are beside it.
+`rollups` sums up in memory and writes; the readers are beside it.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
-from uuid import UUID
+from typing import Any
 
 from django_ojs.conf import settings
-from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
+from django_ojs.extension import DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.statistics import rollups
 from django_ojs.models import Job
-from django_ojs.spec.states import State, Trigger
-from django_ojs.spec.times import elapsed
 
 
 class StatisticsExtension(Extension):
@@ -29,9 +25,9 @@ class StatisticsExtension(Extension):
         """Return the hooks; no setting changes them."""
         return Hooks(
             committed=partial(rollups.add, rollups.ENQUEUED),
-            changed_and_committed=_CHANGED,
-            reads=dict.fromkeys(_CHANGED, Reads.JOBS),
-            counted=_counted,
+            changed_and_committed=rollups.CHANGED,
+            reads=dict.fromkeys(rollups.CHANGED, Reads.JOBS),
+            counted=rollups.count,
             worker_passes=rollups.flush_if_due,
             worker_ends=rollups.flush,
         )
@@ -97,81 +93,3 @@ def condition() -> str:
     from django_ojs.extensions.statistics import rollup_compaction
 
     return rollup_compaction.condition(settings().keep_rollups)
-
-
-_COUNTED: Final = {
-    Count.REJECTED: rollups.REJECTED,
-    Count.PROGRESS_UPDATES: rollups.PROGRESS_UPDATES,
-    Count.HISTORY_FAILURES: rollups.HISTORY_FAILURES,
-}
-
-
-def _counted(what: Count, numbers: Numbers) -> None:
-    rollups.add(_COUNTED[what], numbers)
-
-
-def _numbers(change: Change, keys: Iterable[UUID]) -> Numbers:
-    jobs = change.jobs()
-    return Counter([(jobs[key].queue, jobs[key].type) for key in keys])
-
-
-def _completed(change: Change) -> None:
-    found = change.jobs()
-    jobs = [found[key] for key in change.before]
-    rollups.note_all(
-        rollups.COMPLETED,
-        [(job.queue, job.type, 1, _waited(job), _ran(job, change.known.seconds)) for job in jobs],
-    )
-    rollups.flush_if_due()
-
-
-def _waited(job: Any) -> float | None:
-    if job.started_at is None or job.enqueued_at is None:
-        return None
-    return elapsed(job.enqueued_at, job.started_at).total_seconds()
-
-
-def _ran(job: Any, seconds: Mapping[UUID, float]) -> float | None:
-    if job.pk in seconds:
-        return seconds[job.pk]
-    if job.started_at is None or job.finished_at is None:
-        return None
-    return elapsed(job.started_at, job.finished_at).total_seconds()
-
-
-def _failed(change: Change) -> None:
-    # What a worker cannot run is postponed, and has not failed.
-    if change.known.spends:
-        rollups.add(rollups.FAILED, _numbers(change, change.before))
-        if State.DISCARDED in change.after.values():
-            _add_discarded(change)
-
-
-def _lapsed(change: Change) -> None:
-    if change.known.spends:
-        numbers = _numbers(change, change.before)
-        rollups.add(rollups.FAILED, numbers)
-        rollups.add(rollups.LOST, numbers)
-        _add_discarded(change)
-
-
-def _add_discarded(change: Change) -> None:
-    ended = [key for key, state in change.after.items() if state is State.DISCARDED]
-    rollups.add(rollups.DISCARDED, _numbers(change, ended))
-
-
-def _dropped(change: Change) -> None:
-    # A full queue drops jobs to admit others; a limit by key discards jobs of its own.
-    by_queue = change.known.reason == "dropped"
-    what = rollups.DROPPED if by_queue else rollups.DISCARDED
-    rollups.add(what, _numbers(change, change.before))
-
-
-_CHANGED: Final[Mapping[Trigger, Callable[[Change], None]]] = {
-    Trigger.ACK: _completed,
-    Trigger.FAIL: _failed,
-    Trigger.LAPSE: _lapsed,
-    Trigger.EXPIRE: _add_discarded,
-    Trigger.DELETE_QUEUE: _add_discarded,
-    Trigger.DROP: _dropped,
-}

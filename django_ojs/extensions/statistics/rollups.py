@@ -6,12 +6,18 @@ A process that is killed loses up to ten seconds of its figures, but no jobs and
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
 
 from django.db import Error
 
+from django_ojs.extension import Change, Count, Numbers
 from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.spec.states import State, Trigger
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.background_writer import BackgroundWriter
 
@@ -212,3 +218,83 @@ def _part(before: int, number: int, after: int, wanted: float) -> float:
 
 def _harmonic_mean(one: int, other: int) -> float:
     return 2 * one * other / (one + other) if one and other else 0.0
+
+
+_COUNTED: Final = {
+    Count.REJECTED: REJECTED,
+    Count.PROGRESS_UPDATES: PROGRESS_UPDATES,
+    Count.HISTORY_FAILURES: HISTORY_FAILURES,
+}
+
+
+def count(what: Count, numbers: Numbers) -> None:
+    """Count what happens to jobs and is no change of a state."""
+    add(_COUNTED[what], numbers)
+
+
+def _numbers(change: Change, keys: Iterable[UUID]) -> Numbers:
+    jobs = change.jobs()
+    return Counter([(jobs[key].queue, jobs[key].type) for key in keys])
+
+
+def _completed(change: Change) -> None:
+    found = change.jobs()
+    jobs = [found[key] for key in change.before]
+    note_all(
+        COMPLETED,
+        [(job.queue, job.type, 1, _waited(job), _ran(job, change.known.seconds)) for job in jobs],
+    )
+    flush_if_due()
+
+
+def _waited(job: Any) -> float | None:
+    if job.started_at is None or job.enqueued_at is None:
+        return None
+    return elapsed(job.enqueued_at, job.started_at).total_seconds()
+
+
+def _ran(job: Any, seconds: Mapping[UUID, float]) -> float | None:
+    if job.pk in seconds:
+        return seconds[job.pk]
+    if job.started_at is None or job.finished_at is None:
+        return None
+    return elapsed(job.started_at, job.finished_at).total_seconds()
+
+
+def _failed(change: Change) -> None:
+    # What a worker cannot run is postponed, and has not failed.
+    if change.known.spends:
+        add(FAILED, _numbers(change, change.before))
+        if State.DISCARDED in change.after.values():
+            _add_discarded(change)
+
+
+def _lapsed(change: Change) -> None:
+    if change.known.spends:
+        numbers = _numbers(change, change.before)
+        add(FAILED, numbers)
+        add(LOST, numbers)
+        _add_discarded(change)
+
+
+def _add_discarded(change: Change) -> None:
+    ended = [key for key, state in change.after.items() if state is State.DISCARDED]
+    add(DISCARDED, _numbers(change, ended))
+
+
+def _dropped(change: Change) -> None:
+    # A full queue drops jobs to admit others; a limit by key discards jobs of its own.
+    by_queue = change.known.reason == "dropped"
+    what = DROPPED if by_queue else DISCARDED
+    add(what, _numbers(change, change.before))
+
+
+#: What is counted of the changes of each trigger.
+CHANGED: Final[Mapping[Trigger, Callable[[Change], None]]] = {
+    Trigger.ACK: _completed,
+    Trigger.FAIL: _failed,
+    Trigger.LAPSE: _lapsed,
+    Trigger.EXPIRE: _add_discarded,
+    Trigger.DELETE_QUEUE: _add_discarded,
+    Trigger.DROP: _dropped,
+}

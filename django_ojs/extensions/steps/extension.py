@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extension import DueStep, Extension, Hooks, Problem
+from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
-from django_ojs.extensions.steps.models import Step
+from django_ojs.extensions.steps.models import SPENT, Step
 from django_ojs.extensions.steps.settings import StepsSettings
 from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
@@ -24,6 +25,7 @@ class StepsExtension(Extension):
     name = "steps"
     number = 20
     settings = StepsSettings
+    openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -35,6 +37,7 @@ class StepsExtension(Extension):
                 (Trigger.CANCEL, Trigger.EXPIRE), gathering.parents_ended
             ),
             erased=_erased,
+            shown=_shown,
             exported=transfer.exported,
             imported=transfer.imported,
         )
@@ -44,6 +47,22 @@ class StepsExtension(Extension):
         from django_ojs.extensions.steps import pruning
 
         return (DueStep(run=pruning.prune_signals, interval=60.0),)
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes for workers in other languages."""
+        from django_ojs.extensions.steps import views
+        from django_ojs.http.routing import route
+
+        job = "v1/jobs/<str:key>/steps"
+        return (
+            route(job, views.JobSteps, "ojs-job-steps"),
+            route(f"{job}/suspend", views.JobSuspension, "ojs-job-suspend"),
+            route("v1/signals", views.Signals, "ojs-signals"),
+        )
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it, as ours."""
+        return (Declared(custom="django-ojs:steps"),)
 
     def problems(self) -> Sequence[Problem]:
         """Return what needs attention."""
@@ -103,6 +122,10 @@ async def _around_async_run(steps: Steps, go_on: Callable[[], Any]) -> Any:
         return suspension.suspended
     finally:
         _current.reset(token)
+
+
+def _shown(job: Any) -> Mapping[str, Any]:
+    return {SPENT: job.spent} if job.returned else {}
 
 
 def _erased(keys: Collection[UUID]) -> None:

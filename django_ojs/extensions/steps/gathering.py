@@ -1,4 +1,7 @@
-"""Jobs that a step starts, and for which it waits: a group of `extensions.workflows`."""
+"""Jobs that a step starts, and for which it waits: a group of `extensions.workflows`.
+
+Steps of other kinds need no workflows, so that extension is imported when a step needs it.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -8,10 +11,9 @@ from uuid import UUID
 from django_ojs.extension import Change
 from django_ojs.extensions.steps import sending, store
 from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
-from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.api import group
-from django_ojs.extensions.workflows.models import Workflow, WorkflowState, WorkflowStep
+from django_ojs.hooks import registry
 from django_ojs.models import Job
+from django_ojs.not_installed import check_module
 from django_ojs.options import Request
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.published import EventType, NewEvent
@@ -33,6 +35,10 @@ ENDS: Final = frozenset(
 @database.write_transaction
 def begin(job: Claimed, step: Step, requests: Sequence[Request]) -> None:
     """Start the jobs of a step, and store the step, which waits for them. Raises ClaimLost."""
+    check_module("django_ojs.extensions.workflows.api", "group")
+    from django_ojs.extensions.workflows import operations as workflows
+    from django_ojs.extensions.workflows.api import group
+
     store.lock(job)
     graph = group(*requests, name=f"{_PREFIX}{step.name}").graph()
     step.signal, step.key = WORKFLOW, str(workflows.create(graph).pk)
@@ -41,12 +47,16 @@ def begin(job: Claimed, step: Step, requests: Sequence[Request]) -> None:
 
 def is_over(step: Step) -> bool:
     """Whether all jobs of a step have ended."""
+    from django_ojs.extensions.workflows.models import Workflow, WorkflowState
+
     running = Workflow.primary.filter(pk=_id(step), state=WorkflowState.RUNNING)
     return not running.exists()
 
 
 def results(step: Step) -> tuple[list[Any], list[str]]:
     """Return the results of the jobs of a step, in order, and what became of those that failed."""
+    from django_ojs.extensions.workflows.models import WorkflowStep
+
     steps = WorkflowStep.primary.filter(workflow_id=_id(step), type__isnull=False)
     keys = list(steps.order_by("position").values_list("pk", flat=True))
     jobs = {job.pk: job for job in Job.primary.filter(OneOf("pk", keys)).defer("args", "options")}
@@ -87,6 +97,10 @@ def waiting(keys: Collection[UUID]) -> Iterable[Step]:
 
 def cancel(steps: Iterable[Step]) -> None:
     """Cancel the jobs for which these steps wait."""
+    if not registry.has("workflows"):
+        return  # They were taken out, and the jobs belong to nothing.
+    from django_ojs.extensions.workflows import operations as workflows
+
     for step in steps:
         with suppress(Conflict, NotFound):  # They have ended.
             workflows.cancel(_id(step))

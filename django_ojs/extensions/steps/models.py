@@ -14,6 +14,10 @@ from django_ojs.spec import json
 #: The most characters of the name of a step or of a signal, and of the key of a signal.
 MAX_NAME = 200
 
+#: The attempts that count against `max_attempts`, in the JSON object of a job that was given back
+#: (ojs-core §11.10: what the document does not know has a prefix).
+SPENT = "x_spent_attempts"
+
 
 class StepKind(models.TextChoices):
     """What a step does."""

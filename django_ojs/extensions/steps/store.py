@@ -1,8 +1,9 @@
 """Write steps: each statement and each transaction checks that the job is still the run's own."""
 
 from collections.abc import Callable, Collection
+from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from django.db import IntegrityError
 from django.db.models import F
@@ -17,34 +18,49 @@ from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
+#: A job as a run has it: claimed by a worker of ours, or the row, for a client of the HTTP API.
+Held: TypeAlias = Claimed | Job
+
 _FIELDS: Final = Step._meta.concrete_fields
 
 
-def of(job: Claimed) -> list[Step]:
+def now() -> datetime:
+    """Return the time by the clock of the database."""
+    return database.dialect().clock(database.connection())
+
+
+def of(job: Held) -> list[Step]:
     """Return the steps of a job, in order: one query."""
     return list(Step.primary.filter(job_id=job.id).order_by("number"))
 
 
 @cache
-def _insert_sql(vendor: str, columns: tuple[str, ...]) -> str:
+def _insert_sql(vendor: str, columns: tuple[str, ...], worker: str, passes_by: bool) -> str:
     link = database.connection()
     ops: Any = link.ops
     lock = ""
     if link.features.has_select_for_update:
         # Until the commit, nothing takes the job back: a step is not stored for a run that another
         # one has followed. A commit is short, and the heartbeats pass by.
-        lock = ops.for_update_sql(no_key=link.features.has_select_for_no_key_update)
+        lock = ops.for_update_sql(
+            skip_locked=passes_by, no_key=link.features.has_select_for_no_key_update
+        )
     names = ", ".join(ops.quote_name(column) for column in columns)
     values = ", ".join(["%s"] * len(columns))
     return (
         f"INSERT INTO {Step._meta.db_table} ({names}) SELECT {values} FROM ojs_job AS j "
-        f"WHERE j.id = %s AND j.state = '{State.ACTIVE}' AND j.worker_id = %s AND j.run = %s {lock}"
+        f"WHERE j.id = %s AND j.state = '{State.ACTIVE}' AND j.run = %s "
+        f"AND j.worker_id {worker} {lock}"
     )
 
 
-def insert(job: Claimed, step: Step) -> None:
-    """Store a new step, in the caller's transaction or by itself. Raises ClaimLost."""
-    link = database.connection()
+@database.retry_contention
+def insert(job: Held, step: Step) -> None:
+    """Store a new step, in the caller's transaction or by itself.
+
+    Raises ClaimLost; within `database.passing_by` RowLocked.
+    """
+    link, passes_by = database.connection(), database.passes_by()
     # Most columns of most steps are NULL.
     given = {
         field: value
@@ -54,28 +70,31 @@ def insert(job: Claimed, step: Step) -> None:
     columns = tuple(field.column for field in given)
     values = [field.get_db_prep_save(value, connection=link) for field, value in given.items()]
     key = Job._meta.pk.get_db_prep_value(job.id, link)
+    # A client may claim without the id of a worker.
+    worker, ids = ("= %s", [job.worker_id]) if job.worker_id is not None else ("IS NULL", [])
     try:
         with link.cursor() as cursor:
-            cursor.execute(
-                _insert_sql(link.vendor, columns), [*values, key, job.worker_id, job.run]
-            )
+            sql = _insert_sql(link.vendor, columns, worker, passes_by)
+            cursor.execute(sql, [*values, key, job.run, *ids])
             stored = cursor.rowcount
     except IntegrityError as error:
         stored = not link.in_atomic_block and _is_stored(job, step)
         if not stored:
             raise _lost(job) from error
     if stored != 1:
+        if passes_by and is_held(transitions.get(job.id), claim_of(job)):
+            raise RowLocked.of_job(job.id)
         raise _lost(job)
 
 
-def _is_stored(job: Claimed, step: Step) -> bool:
+def _is_stored(job: Held, step: Step) -> bool:
     """Whether this run has stored a step whose INSERT was committed, and its answer lost."""
     same = Step.primary.filter(job_id=job.id, number=step.number, name=step.name, run=job.run)
     return same.exists()
 
 
 @database.write_transaction
-def update(job: Claimed, step: Step) -> None:
+def update(job: Held, step: Step) -> None:
     """Store what has become of a step that waited. Raises as `insert` does."""
     lock(job)
     values = {f.attname: getattr(step, f.attname) for f in _FIELDS if not f.primary_key}
@@ -86,7 +105,7 @@ def update(job: Claimed, step: Step) -> None:
 
 @database.write_transaction
 def suspend(
-    job: Claimed, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
+    job: Held, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
 ) -> None:
     """Store a step that waits, and give its job back until then.
 
@@ -140,13 +159,22 @@ def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
     return StepSignal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
 
 
-def lock(job: Claimed) -> None:
+def lock(job: Held) -> None:
     """Lock a job that is still the run's. Raises as `suspend` does."""
-    claim = Claim(worker_id=job.worker_id, run=job.run)
-    transitions.lock_active(job.id, Trigger.RETURN, State.AVAILABLE, claim)
+    transitions.lock_active(job.id, Trigger.RETURN, State.AVAILABLE, claim_of(job))
 
 
-def _lost(job: Claimed) -> ClaimLost:
+def claim_of(job: Held) -> Claim:
+    """Return the claim of the run."""
+    return Claim(worker_id=job.worker_id, run=job.run)
+
+
+def is_held(job: Job, claim: Claim) -> bool:
+    """Whether a job runs under this claim."""
+    return job.state == State.ACTIVE and claim.holds(job)
+
+
+def _lost(job: Held) -> ClaimLost:
     return ClaimLost(
         "The job is not this run's any more: its step was not stored.",
         details={"job_id": str(job.id)},

@@ -35,6 +35,7 @@ from django_ojs.extensions.steps.models import (
     read,
 )
 from django_ojs.extensions.steps.settings import StepsSettings
+from django_ojs.extensions.steps.store import Held
 from django_ojs.options import Request
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
@@ -155,7 +156,7 @@ class Steps:
                     self._insert(step, None)
                     self._keep(step)
                     return
-            elif self._is_due(step) or self._was_woken(step):
+            elif is_due(self._job, step) or was_woken(self._job, step):
                 self._end(step, StepStatus.DONE)
                 return
             self._suspend(step, is_new=is_new)
@@ -170,7 +171,7 @@ class Steps:
                 return self._receive(step, found, is_new=is_new)
             if is_new:
                 step.until = self._longest() if timeout is None else self._at(timeout)
-            elif self._is_due(step):
+            elif is_due(self._job, step):
                 self._end(step, StepStatus.TIMED_OUT)
                 return self._known(step)
             return self._suspend(step, is_new=is_new, has_come=lambda: find() is not None)
@@ -188,7 +189,7 @@ class Steps:
                 return list(self._known(step))
             if gathering.is_over(step):
                 return self._gathered(step)
-            if self._is_due(step) and not is_new:
+            if is_due(self._job, step) and not is_new:
                 self._end(step, StepStatus.TIMED_OUT)
                 return list(self._known(step))
             return self._suspend(step, is_new=False, has_come=partial(gathering.is_over, step))
@@ -499,20 +500,23 @@ class Steps:
         expires_at = self._job.expires_at
         return longest if expires_at is None else min(longest, expires_at)
 
-    def _is_due(self, step: Step) -> bool:
-        assert self._job.started_at is not None
-        return step.until is None or step.until <= self._job.started_at
-
-    def _was_woken(self, step: Step) -> bool:
-        """Whether an operator let a sleeper run before its time.
-
-        Then this is the run after the one that fell asleep. A retry by hand begins with attempt 1.
-        """
-        return self._job.run == step.run + 1 and self._job.attempt > 1
-
     def _got(self) -> list[int]:
         """Return the signals that the job had."""
         return [step.signal_id for step in self._history or () if step.signal_id is not None]
+
+
+def is_due(job: Held, step: Step) -> bool:
+    """Whether the time of a step that waits had come when the run began."""
+    assert job.started_at is not None
+    return step.until is None or step.until <= job.started_at
+
+
+def was_woken(job: Held, step: Step) -> bool:
+    """Whether an operator let a sleeper run before its time.
+
+    Then this is the run after the one that fell asleep. A retry by hand begins with attempt 1.
+    """
+    return job.run == step.run + 1 and job.attempt > 1
 
 
 class AtomicStep:

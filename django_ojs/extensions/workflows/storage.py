@@ -4,12 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Now
 
+from django_ojs.extensions.workflows import mariadb
+from django_ojs.extensions.workflows.expressions import AtPlaces
 from django_ojs.extensions.workflows.models import (
     EndedWorkflowJob,
     StepState,
@@ -21,10 +24,13 @@ from django_ojs.extensions.workflows.spec import StepOutcome
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.storage import database, in_memory_state, raw_queries
-from django_ojs.storage.dialects.expressions import AtPlaces, OneOf
+from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.statements import Statements
 
 #: Where a step is: its workflow, and its position there.
 Place = tuple[UUID, int]
+
+_STATEMENTS: Final = Statements(Path(__file__).parent / "statements")
 
 #: Characters of a result that is copied to its step; what is inlined is measured in bytes, later.
 MAX_COPIED: Final = 128 * 1024
@@ -43,11 +49,16 @@ def take_ended_jobs(
     Return by workflow how each of its steps ended. A job that was retried by hand ends twice; the
     first counts.
     """
-    connection = database.connection()
-    rows = database.dialect_of(connection).take_ended_jobs(connection, workflow_ids, limit)
+    dialect = database.dialect()
+    if _is_mariadb():
+        rows = mariadb.take_ended_jobs(workflow_ids, limit)
+    else:
+        values = {"workflow_ids": dialect.ids(workflow_ids), "limit": limit}
+        rows = sorted(_STATEMENTS.rows("take_ended_jobs", values))
     ended: defaultdict[UUID, dict[UUID, StepState]] = defaultdict(dict)
-    for workflow_id, job_id, state in rows:
-        ended[workflow_id].setdefault(job_id, _STATES.get(state, StepState.FAILED))
+    for _, workflow_id, job_id, state in rows:
+        how = _STATES.get(state, StepState.FAILED)
+        ended[dialect.uuid(workflow_id)].setdefault(dialect.uuid(job_id), how)
     return ended
 
 
@@ -71,8 +82,13 @@ class EndedStep:
 
 def end_steps(ended: Mapping[UUID, StepState]) -> list[EndedStep]:
     """Store how the jobs of steps ended, with their results; return those that had not ended."""
-    text = json.dumps([{"id": str(key), "state": state.value} for key, state in ended.items()])
-    keys = database.dialect().end_steps(database.connection(), text, most=MAX_COPIED)
+    values = {"most": MAX_COPIED, "completed": State.COMPLETED.value}
+    if _is_mariadb():
+        keys = mariadb.end_steps(_STATEMENTS, ended, values)
+    else:
+        items = [{"id": str(key), "state": state.value} for key, state in ended.items()]
+        found = _STATEMENTS.rows("end_steps", {**values, "ended": json.dumps(items)})
+        keys = [database.dialect().uuid(key) for (key,) in found]
     rows = WorkflowStep.primary.filter(OneOf("pk", keys)).values_list(*EndedStep.__slots__)
     return [EndedStep(*row) for row in rows]
 
@@ -138,13 +154,22 @@ def save(workflows: Collection[Workflow]) -> None:
     values = [
         {"id": str(each.pk), **{name: getattr(each, name) for name in names}} for each in workflows
     ]
-    connection = database.connection()
-    stored = database.dialect_of(connection).save_workflows(
-        connection, json.dumps(values), running=WorkflowState.RUNNING.value
-    )
-    times = {key: (started_at, finished_at) for key, started_at, finished_at in stored}
+    running = WorkflowState.RUNNING.value
+    if _is_mariadb():
+        stored = mariadb.save(_STATEMENTS, values, running)
+    else:
+        given = {"workflows": json.dumps(values), "running": running}
+        stored = _STATEMENTS.rows("save", given)
+    dialect = database.dialect()
+    times = {
+        dialect.uuid(key): (dialect.time(start), dialect.time(end)) for key, start, end in stored
+    }
     for workflow in workflows:
         workflow.started_at, workflow.finished_at = times[workflow.pk]
+
+
+def _is_mariadb() -> bool:
+    return database.connection().vendor == "mysql"
 
 
 _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED})

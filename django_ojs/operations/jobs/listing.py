@@ -127,6 +127,8 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         qualifier = registry.qualifiers.get(each[0])
         if qualifier is not None and qualifier.is_indexed:
             return [IndexScan(rows={}, order=_NEWEST_FIRST, by_extension=each)]
+    if which.workflow_id is not None and not registry.has("workflows"):
+        return [IndexScan(rows={"pk__in": ()}, order=_NEWEST_FIRST, whole=True)]
     if which.workflow_id is not None:
         whole = _only(which, "workflow_id")
         steps = which.workflow_id

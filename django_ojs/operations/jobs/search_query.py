@@ -15,6 +15,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.hooks import registry
+from django_ojs.not_installed import line_to_add
 from django_ojs.operations.jobs.job_filter import JobFilter, is_type_prefix
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
@@ -316,6 +317,8 @@ def _parent(values: dict[str, Any], value: str, now: datetime) -> None:
 
 
 def _workflow(values: dict[str, Any], value: str, now: datetime) -> None:
+    if not registry.has("workflows"):
+        raise _Invalid(f"workflow needs an extension. {line_to_add('workflows')}")
     try:
         values["workflow_id"] = UUID(value)
     except ValueError:

@@ -13,7 +13,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.spec.states import State
 from django_ojs.storage.dialects.job_row import CLAIMED, NewRow
 from django_ojs.storage.dialects.rows import (
     Candidate,
@@ -479,41 +478,6 @@ class Dialect(Server):
         for key, number in numbers.items():
             statement = statement.replace(f"%({key})s", repr(float(number)))
         return f"({statement})"
-
-    def take_ended_jobs(
-        self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
-    ) -> list[tuple[UUID, UUID, str]]:
-        """Take the oldest rows of some workflows out of the journal of ended jobs, in order.
-
-        Each is the ids of the workflow and of the job, and the state in which that ended.
-        """
-        values = {"workflow_ids": self.ids(workflow_ids), "limit": limit}
-        rows = sorted(self._rows(connection, "take_ended_jobs", values))
-        return [
-            (self.uuid(workflow_id), self.uuid(job_id), state)
-            for _, workflow_id, job_id, state in rows
-        ]
-
-    def save_workflows(
-        self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
-    ) -> list[tuple[UUID, datetime | None, datetime | None]]:
-        """Store how far workflows are, given as a JSON array of their new values.
-
-        Return the id of each, when it started, and when it ended: now, if its state is not
-        `running`.
-        """
-        values = {"workflows": workflows, "running": running}
-        rows = self._rows(connection, "save_workflows", values)
-        return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
-
-    def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
-        """End enqueued steps of workflows, given as a JSON array of `{id, state}`.
-
-        Their jobs' results are copied, up to `most` characters, and their errors. Return their ids.
-        """
-        values = {"ended": ended, "most": most, "completed": State.COMPLETED.value}
-        rows = self._rows(connection, "end_steps", values)
-        return [self.uuid(key) for (key,) in rows]
 
     def dead_workers(
         self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS

@@ -660,49 +660,6 @@ class MariaDB(GaleraLocks):
             cursor.executemany(self.sql["add_event"], rows)
 
     @_repeated
-    def take_ended_jobs(
-        self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
-    ) -> list[tuple[UUID, UUID, str]]:
-        values = {"workflow_ids": self.ids(workflow_ids), "limit": limit}
-        with self._whole(connection):
-            rows = self._rows(connection, "ended_jobs", values)
-            if rows:
-                self._run(connection, "take_ended_jobs", {"ids": [row[0] for row in rows]})
-        return [
-            (self.uuid(workflow_id), self.uuid(job_id), state)
-            for _, workflow_id, job_id, state in rows
-        ]
-
-    @_repeated
-    def save_workflows(
-        self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
-    ) -> list[tuple[UUID, datetime | None, datetime | None]]:
-        given = _items(workflows)
-        if not given:
-            return []
-        with self._whole(connection):
-            for values in given:
-                self._run(connection, "save_workflow", {**values, "running": running})
-            keys = [values["id"] for values in given]
-            rows = self._rows(connection, "saved_workflows", {"keys": keys})
-        return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
-
-    @_repeated
-    def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
-        states = {item["id"]: item["state"] for item in _items(ended)}
-        if not states:
-            return []
-        with self._whole(connection):
-            rows, values = self._table(["id"], [[key] for key in sorted(states)])
-            found = [key for (key,) in self._rows(connection, "lock_steps", values, rows=rows)]
-            if found:
-                rows, values = self._table(["id", "state"], [[key, states[key]] for key in found])
-                parts = {"rows": rows, "now": _NOW, "most": str(most)}
-                parts["completed"] = State.COMPLETED.value
-                self._run(connection, "end_steps", values, **parts)
-        return [self.uuid(key) for key in found]
-
-    @_repeated
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         with self._whole(connection):
             self._run(connection, "erase_attempts", {"keys": self.ids(keys)})

@@ -3,6 +3,8 @@
 
 import { createHash } from 'node:crypto';
 
+const DAY_MS = 86_400_000;
+
 /** The number under which the carrier collects parcels with these numbers. */
 export function collection(numbers) {
   const digest = createHash('sha256').update(numbers.join(' '), 'utf8').digest();
@@ -14,5 +16,13 @@ export const handlers = {
   'order.handover': ({ job }) => {
     const parcels = job.parent_results.at(-1).map((label) => label.tracking);
     return { collection: collection(parcels), parcels, by: 'node' };
+  },
+
+  // Durable steps: while it waits, the job takes no slot, and this process may end. A step that is done stays done.
+  'parcel.return': async ({ steps }, tracking) => {
+    const label = await steps.run('label', (key) => ({ number: collection([tracking]), key }));
+    const parcel = await steps.wait('parcel.arrived', tracking, { timeoutMs: 14 * DAY_MS });
+    await steps.sleep('objections', DAY_MS);
+    return { label: label.number, parcel };
   },
 };

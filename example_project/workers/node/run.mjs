@@ -2,6 +2,7 @@
 
 import { config, log } from './config.mjs';
 import { ErrorResponse, reason, sleep } from './server.mjs';
+import { Steps } from './steps.mjs';
 
 const DEFAULT_TIMEOUT_MS = 1_800_000;
 const UNKNOWN_TYPE_PAUSE_MS = 1_000;
@@ -14,6 +15,7 @@ export class Run {
     Object.assign(this, { job, server, handlers, stopping, reportingEnded });
     this.startedAt = performance.now();
     this.controller = new AbortController();
+    this.steps = new Steps(job, (path, body) => this.ask(path, body));
     this.reporting = false; // The outcome is being reported, or the claim is lost.
     this.reported = false;
   }
@@ -27,8 +29,10 @@ export class Run {
     const timer = setTimeout(() => this.interrupt('timeout', 'The job ran longer than its timeout.'), limit);
     try {
       const result = await handler(this.context(), ...this.job.args);
+      this.steps.finish();
       await this.report('ack', { result: result ?? null }, 'completed');
     } catch (error) {
+      if (this.steps.areSuspended) return this.endSuspended();
       if (error instanceof ErrorResponse && this.reported) throw error;
       await this.report('nack', { error: described(error) }, 'failed');
     } finally {
@@ -39,16 +43,15 @@ export class Run {
 
   /** What the handler gets. The job of a later attempt has the `checkpoint` that was saved last. */
   context() {
-    const { attempt, run } = this.job;
-    const claim = { worker_id: config.workerId, attempt, run };
-    const checkpoint = (state) =>
-      this.server.sendWithRetries(
-        'checkpoint',
-        { state, ...claim },
-        this.controller.signal,
-        `jobs/${this.job.id}/checkpoint`,
-      );
-    return { job: this.job, signal: this.controller.signal, checkpoint };
+    const checkpoint = (state) => this.ask('checkpoint', { state });
+    return { job: this.job, signal: this.controller.signal, checkpoint, steps: this.steps };
+  }
+
+  /** Send a request about the job, until there is a response or the claim is lost; without a body, a GET. */
+  ask(path, body) {
+    const { id, attempt, run } = this.job;
+    const claimed = body && { ...body, worker_id: config.workerId, attempt, run };
+    return this.server.sendWithRetries(path, claimed, this.controller.signal, `jobs/${id}/${path}`);
   }
 
   /** Fail the job, or return it, and abort `signal`; the slot is taken until the handler ends. */
@@ -57,6 +60,12 @@ export class Run {
     this.interruption = this.report('nack', body, requeue ? 'returned' : type);
     this.interruption.catch(() => {}); // `work` awaits it after the handler has ended.
     this.controller.abort(new Error(message));
+  }
+
+  /** The job sleeps or waits: the server has it, and there is no outcome to report. */
+  endSuspended() {
+    this.reporting = this.reported = true;
+    log('info', 'job suspended', this.fields({ status: 'scheduled' }));
   }
 
   /** The job was cancelled, or another worker has claimed it. */

@@ -37,10 +37,10 @@ export class Server {
     this.log = log;
   }
 
-  /** Send one request. Throws ErrorResponse, or what fetch throws when there is no response. */
+  /** Send one request, a GET if there is no body. Throws ErrorResponse, or what fetch throws when there is no response. */
   async send(operation, body, path = `workers/${operation}`) {
     const response = await fetch(`${this.base}/${path}`, {
-      method: 'POST',
+      method: body === undefined ? 'GET' : 'POST',
       headers: this.headers,
       body: JSON.stringify(body),
       signal: AbortSignal.timeout(REQUEST_MS),

@@ -1,10 +1,11 @@
 """What a process does on a database: which functions of the package an operation runs, and what the
 migrations make. It runs in a process of its own, and prints JSON:
 
-    python -m tests.architecture.house.probe postgresql|sqlite FOLDER
+    python -m tests.architecture.house.probe postgresql|sqlite FOLDER [EXTENSION]
 
 The folder is empty, and is removed after the end of the process, which may write until then.
-The site has nothing but django_ojs and the apps that it needs, and no setting of it.
+The site has nothing but django_ojs and the apps that it needs, and no setting of it. With the app
+of an extension, only the operations of that are looked at.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, _SubParsersAction
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -39,15 +41,17 @@ Act = Callable[[], object]
 
 
 def main() -> None:
-    print(json.dumps(probe(sys.argv[1], Path(sys.argv[2]))))
+    print(json.dumps(probe(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])))
 
 
-def probe(vendor: str, folder: Path) -> dict[str, Any]:
+def probe(vendor: str, folder: Path, *extensions: str) -> dict[str, Any]:
     """Return what is found on a database of its own."""
     if vendor == "postgresql":
-        set_up(embedded_server.start(folder / "server", throwaway=True))
+        set_up(embedded_server.start(folder / "server", throwaway=True), extensions)
     else:
-        set_up(f"sqlite:///{folder}/database.sqlite3")
+        set_up(f"sqlite:///{folder}/database.sqlite3", extensions)
+    if extensions:
+        return {"functions": {"workflow-step": measured(drained(partial(advance, claimer())))}}
     return {
         "functions": {name: measured(prepare) for name, prepare in operations().items()},
         **schema(),
@@ -55,7 +59,7 @@ def probe(vendor: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def set_up(url: str) -> None:
+def set_up(url: str, extensions: Sequence[str]) -> None:
     """Make the site and its tables."""
     from django.conf import settings
 
@@ -63,7 +67,10 @@ def set_up(url: str) -> None:
         ALLOWED_HOSTS=["*"],
         DATABASES={"default": from_url(url)},
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
-        INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", PACKAGE],
+        INSTALLED_APPS=[
+            *("django.contrib.auth", "django.contrib.contenttypes"),
+            *(PACKAGE, *extensions),
+        ],
         ROOT_URLCONF=URLS,
         SECRET_KEY="of a process that ends at once",
         USE_TZ=True,
@@ -100,41 +107,20 @@ def operations() -> dict[str, Callable[[], Act]]:
 
     import django_ojs as ojs
     from django_ojs.extension import Known
-    from django_ojs.extensions.workflows import operations as workflows
-    from django_ojs.extensions.workflows.operations.advance import advance_all
-    from django_ojs.extensions.workflows.spec.parse import parse
     from django_ojs.operations import ack, fail
     from django_ojs.operations.access import api_keys
-    from django_ojs.operations.beat import Registration, beat
-    from django_ojs.operations.fetch import fetch
     from django_ojs.spec.failure import Failure
-    from django_ojs.spec.scheduling import STRICT_ORDER
-    from django_ojs.storage.queue_turns import Turns
     from django_ojs.storage.transitions import Claim
 
-    beat(WORKER, registration=Registration(queues=tuple(QUEUES)))
-    turns = Turns(STRICT_ORDER)
+    claim = claimer()
     client = Client()
     key = api_keys.create(name="client", scopes=["producer"])[1]
     job = json.dumps({"type": "house.job", "args": [1]})
-    step = {"type": "house.step", "args": [1]}
 
     def store() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT 1")  # The caller has a statement of its own.
             ojs.enqueue("house.job", [1])
-
-    def claim() -> Any:
-        claimed = fetch(
-            QUEUES,
-            worker_id=WORKER,
-            due=False,
-            max_bytes=1_000_000,
-            turns=turns,
-            registered=True,
-        )
-        assert len(claimed) == 1
-        return claimed[0]
 
     def enqueue() -> Act:
         return store
@@ -170,25 +156,59 @@ def operations() -> dict[str, Callable[[], Act]]:
     def created(response: Any) -> None:
         assert response.status_code == 201, response.content
 
-    def advance() -> Act:
-        with transaction.atomic():
-            workflow = workflows.create(parse({"type": "chain", "steps": [step, step]}))
-        claimed = claim()
-
-        def end_step() -> None:
-            ack.ack_batch(WORKER, [(claimed.id, claimed.run, None)])
-            advance_all([workflow.pk])
-
-        return end_step
-
     return {
         "enqueue": enqueue,
         "fetch": drained(take),
         "fail": drained(end_badly),
         "ack": drained(end_well),
         "push-http": push_over_http,
-        "workflow-step": drained(advance),
     }
+
+
+def claimer() -> Callable[[], Any]:
+    """Register a worker; return what claims a job for it."""
+    from django_ojs.operations.beat import Registration, beat
+    from django_ojs.operations.fetch import fetch
+    from django_ojs.spec.scheduling import STRICT_ORDER
+    from django_ojs.storage.queue_turns import Turns
+
+    beat(WORKER, registration=Registration(queues=tuple(QUEUES)))
+    turns = Turns(STRICT_ORDER)
+
+    def claim() -> Any:
+        claimed = fetch(
+            QUEUES,
+            worker_id=WORKER,
+            due=False,
+            max_bytes=1_000_000,
+            turns=turns,
+            registered=True,
+        )
+        assert len(claimed) == 1
+        return claimed[0]
+
+    return claim
+
+
+def advance(claim: Callable[[], Any]) -> Act:
+    """Claim the first step of a chain; its end starts the second."""
+    from django.db import transaction
+
+    from django_ojs.extensions.workflows import operations as workflows
+    from django_ojs.extensions.workflows.operations.advance import advance_all
+    from django_ojs.extensions.workflows.spec.parse import parse
+    from django_ojs.operations import ack
+
+    step = {"type": "house.step", "args": [1]}
+    with transaction.atomic():
+        workflow = workflows.create(parse({"type": "chain", "steps": [step, step]}))
+    claimed = claim()
+
+    def end_step() -> None:
+        ack.ack_batch(WORKER, [(claimed.id, claimed.run, None)])
+        advance_all([workflow.pk])
+
+    return end_step
 
 
 def drained(prepare: Callable[[], Act]) -> Callable[[], Act]:

@@ -55,10 +55,10 @@ def _python(*arguments: str) -> Any:
 
 
 @cache
-def probe(vendor: str) -> Any:
+def probe(vendor: str, *extensions: str) -> Any:
     """Return what `probe.py` finds on a database."""
     with TemporaryDirectory(prefix="ojs-house-", ignore_cleanup_errors=True) as folder:
-        return _python("-m", "tests.architecture.house.probe", vendor, folder)
+        return _python("-m", "tests.architecture.house.probe", vendor, folder, *extensions)
 
 
 @cache
@@ -75,6 +75,7 @@ def prefetch(*, starts: int = STARTS) -> None:
     """
     sites = [apps + ours for apps in (APPS, ADMIN) for ours in ((), (PACKAGE,))]
     runs = [partial(probe, vendor) for vendor in VENDORS]
+    runs += [partial(probe, VENDORS[0], app) for app in _APPS.values()]
     runs += [partial(start, apps, attempt) for attempt in range(starts) for apps in sites]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for each in [pool.submit(run) for run in runs]:
@@ -101,19 +102,32 @@ _RULES = {
 }
 
 
+#: The app that an operation needs.
+_APPS = {"workflow-step": f"{PACKAGE}.extensions.workflows"}
+
+
+def _probed(vendor: str, operation: str) -> list[str]:
+    apps = [_APPS[operation]] if operation in _APPS else []
+    found: list[str] = probe(vendor, *apps)["functions"][operation]
+    return found
+
+
 def _functions(vendor: str, operation: str) -> Count:
-    return of(each.replace(":", ".") for each in probe(vendor)["functions"][operation])
+    return of(each.replace(":", ".") for each in _probed(vendor, operation))
 
 
 def _modules(vendor: str, operation: str) -> Count:
-    return of({each.partition(":")[0] for each in probe(vendor)["functions"][operation]})
+    return of({each.partition(":")[0] for each in _probed(vendor, operation)})
 
 
 def _operation(vendor: str, operation: str) -> None:
     database = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}[vendor]
     end = "" if vendor == "postgresql" else f"-{vendor}"
     said = _OPERATIONS[operation] + (f" on {database}" if end else "")
-    rule = f"{_RULES[operation]}. On {database}, with nothing but {PACKAGE}, once caches are filled"
+    rule = (
+        f"{_RULES[operation]}. On {database}, with nothing but {_APPS.get(operation, PACKAGE)}, "
+        "once caches are filled"
+    )
     counters: dict[str, tuple[Counter, str]] = {
         "functions": (
             partial(_functions, vendor, operation),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.benchmarks.contenders.bare import BareSQL, CountedSQL
-from tests.benchmarks.contenders.base import Contender
+from tests.benchmarks.contenders.base import Contender, Durable
 from tests.benchmarks.contenders.ojs import OpenJobSpec
 
 OURS = OpenJobSpec.name
@@ -23,6 +23,13 @@ def peers() -> tuple[type[Contender], ...]:
     return _all()[len(_OWN) :]
 
 
+def durable() -> tuple[type[Durable], ...]:
+    """Return who runs functions in durable steps, installed or not."""
+    from tests.benchmarks.contenders.peers import DURABLE
+
+    return (OpenJobSpec, *DURABLE)
+
+
 def by_name(name: str) -> Contender:
     """Return the contender of this name."""
-    return next(each for each in _all() if each.name == name)()
+    return next(each for each in (*_all(), *durable()) if each.name == name)()

@@ -22,7 +22,19 @@ BATCH = 1000
 #: Jobs of each chain, of the kind of work "chains".
 IN_A_CHAIN = 5
 
+#: Jobs with steps that run at a time.
+AT = 8
+
 Command = Sequence[str]
+
+
+def steps_of(kind: str) -> int | None:
+    """Return how many steps each run has of such a kind of work; 0 is one that waits for a signal.
+
+    None: it has none.
+    """
+    name, _, number = kind.partition(" ")
+    return int(number) if name == "steps" else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +140,27 @@ class Contender(ABC):
             transaction.on_commit(lambda: moments.append(time.time()))
             self.enqueue(number)
         return moments[0]
+
+
+class Durable(Contender):
+    """One that runs functions in durable steps, of kinds such as "steps 10"; `AT` at a time.
+
+    A run notes its start; one that waits for a signal notes that the wait is over.
+    """
+
+    steps_setting: ClassVar[str]
+
+    @abstractmethod
+    def start_run(self, number: int) -> None:
+        """Have a run of one step started, in a transaction of its own."""
+
+    @abstractmethod
+    def signal(self, number: int) -> None:
+        """Send the signal for which a run waits. It is committed when this returns."""
+
+    @abstractmethod
+    def waiting(self, run: Callable[[str], list[tuple[Any, ...]]]) -> int:
+        """Return how many runs wait for a signal."""
 
 
 def truncate(*tables: str) -> None:

@@ -6,7 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from tests.benchmarks.contenders.base import IN_A_CHAIN, Command, Contender, Work, truncate
+from tests.benchmarks.contenders.base import (
+    AT,
+    IN_A_CHAIN,
+    Command,
+    Durable,
+    Work,
+    steps_of,
+    truncate,
+)
 
 _TYPES = {
     "noop": "bench.noop",
@@ -23,26 +31,30 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
 
 TABLES = ("ojs_job", "ojs_attempt", "ojs_workflow", "ojs_workflow_step")
+TABLES_OF_STEPS = ("ojs_step", "ojs_step_signal")
 
 
-class OpenJobSpec(Contender):
+class OpenJobSpec(Durable):
     """Through its public API and its worker command, with default settings."""
 
     name: ClassVar[str] = "django_ojs"
     drain_jobs: ClassVar[int] = 40_000
     workflows: ClassVar[frozenset[str]] = frozenset({"group", "chains"})
+    steps_setting: ClassVar[str] = "8 threads"
 
     def django_settings(self) -> dict[str, Any]:
         """Install the app and the handlers."""
         return {
-            "INSTALLED_APPS": ["django_ojs", "tests.benchmarks"],
+            "INSTALLED_APPS": ["django_ojs", "django_ojs.extensions.steps", "tests.benchmarks"],
             "ROOT_URLCONF": "tests.benchmarks.site",
             "OJS": {},
         }
 
     def commands(self, work: Work) -> list[Command]:
         """Return one command: it forks by itself."""
-        return [["-m", "django", "ojs_worker", "--processes", str(work.processes), "-v0"]]
+        threads = ["--threads", str(AT)] if steps_of(work.kind) is not None else []
+        processes = ["--processes", str(work.processes)]
+        return [["-m", "django", "ojs_worker", *processes, *threads, "-v0"]]
 
     def pending(self, run: Callable[[str], list[tuple[Any, ...]]]) -> int:
         """Count what has not ended."""
@@ -55,7 +67,7 @@ class OpenJobSpec(Contender):
 
     def reset(self) -> None:
         """Empty the tables; the counts go with them."""
-        truncate(*TABLES)
+        truncate(*TABLES, *TABLES_OF_STEPS)
 
     def enqueue(self, number: int) -> None:
         """Enqueue by name, as a producer without the handler's code would."""
@@ -74,6 +86,11 @@ class OpenJobSpec(Contender):
         """Enqueue jobs of the wanted kind."""
         import django_ojs
 
+        if (steps := steps_of(work.kind)) is not None:
+            type = "bench.steps" if steps else "bench.wait"
+            requests = [django_ojs.request(type, [number, steps]) for number in numbers]
+            django_ojs.enqueue_batch(requests)
+            return
         if work.kind == "group":
             django_ojs.group(*self._requests(numbers, "noop")).enqueue()
             return
@@ -87,6 +104,22 @@ class OpenJobSpec(Contender):
             self._batch(numbers[start : start + 1000], kind)
             if work.kind == "poison" and not start:
                 django_ojs.enqueue("bench.poison", [len(numbers)])
+
+    def start_run(self, number: int) -> None:
+        """Enqueue by name: a job with steps is a job."""
+        import django_ojs
+
+        django_ojs.enqueue("bench.steps", [number, 1])
+
+    def signal(self, number: int) -> None:
+        """Send a signal, in a transaction of its own."""
+        from django_ojs.extensions import steps
+
+        steps.signal("go", str(number))
+
+    def waiting(self, run: Callable[[str], list[tuple[Any, ...]]]) -> int:
+        """Count the jobs that wait for a signal."""
+        return int(run("SELECT count(*) FROM ojs_job WHERE state = 'scheduled'")[0][0])
 
     def _batch(self, numbers: Sequence[int], kind: str) -> None:
         import django_ojs

@@ -68,15 +68,6 @@ ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bi
 
 ALTER TABLE ojs_worker CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
-ALTER TABLE ojs_workflow CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_workflow_finished (state, finished_at);
-
-ALTER TABLE ojs_workflow_step CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_workflow_step_ready (state, workflow_id);
-
-ALTER TABLE ojs_workflow_ended_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_workflow_ended_job_wf (workflow_id, id);
-
 -- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
 -- transaction but that of a row: 4096 for each of the five kinds of subjects (see dialects/row_locks.py),
 -- then 32 shares for each of 256 queues and 1024 parts of queues (see dialects/admission_shares.py).

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from example_project.demo import (
     cleanup,
+    commission,
     full_queue,
     ledger,
     nightly,
@@ -50,11 +51,12 @@ class Command(BaseCommand):
             self._out.wait_for("preparing the database")
             self._prepare(yes=yes)
             placed, imported = self._place_and_import(orders)
-            run = self._run_workflows(workers)
+            run, commissioned = self._run_workflows(workers)
             self._out.wait_for("starting the site")
             problems = full_queue.show(self._out.write, logs=self._logs)
             self._out.wait_for("reading what the jobs have done")
             result = ledger.build_ledger(snapshot.read(), placed, run, imported)
+            result = result.with_section(commission.section(commissioned))
         self.stdout.write("")
         for line in table.lines(result):
             self.stdout.write(line)
@@ -106,7 +108,7 @@ class Command(BaseCommand):
         )
         return placed, imported
 
-    def _run_workflows(self, count: int) -> Run:
+    def _run_workflows(self, count: int) -> tuple[Run, commission.Commissioned]:
         total = step_states().total()
         progress = Progress(out=self._out, title="running workflows", total=total)
         self._out.wait_for("starting the workers")
@@ -121,8 +123,13 @@ class Command(BaseCommand):
                     f"a worker in Node hands the parcels over to the carrier, over {url}/ojs/v1"
                 )
             workers = stack.enter_context(Workers(count, logs=self._logs, queues=queues))
-            run = wait_for_workflows(workers, progress)
+            order = stack.enter_context(
+                commission.CommissionedOrder(logs=self._logs, write=progress.write_line)
+            )
+            run = wait_for_workflows(workers, progress, each_time=order.go_on)
             progress.close()
+            self._out.wait_for("waiting for the order of many steps")
+            commissioned = order.wait()
             self._out.wait_for("writing to the customers who wait for a product")
             stock_alerts.wait()
             self._out.wait_for("making the nightly report")
@@ -131,4 +138,4 @@ class Command(BaseCommand):
             self._out.wait_for("stopping the workers")
         if run.killed is None:
             self._out.write("no worker was killed: none had a job in flight at that moment")
-        return run
+        return run, commissioned

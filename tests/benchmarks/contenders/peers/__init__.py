@@ -5,8 +5,10 @@ Nothing of them is a dependency: whatever is not installed is left out.
 
 from __future__ import annotations
 
-from tests.benchmarks.contenders.base import Contender
+from tests.benchmarks.contenders.base import Contender, Durable
+from tests.benchmarks.contenders.peers.absurd import Absurd, AbsurdOfEight
 from tests.benchmarks.contenders.peers.celery import Celery
+from tests.benchmarks.contenders.peers.dbos import DBOSTransact
 from tests.benchmarks.contenders.peers.django_q2 import DjangoQ2
 from tests.benchmarks.contenders.peers.django_tasks import DjangoOx, DjangoTasksDB
 from tests.benchmarks.contenders.peers.pgqueuer import PgQueuer
@@ -20,3 +22,6 @@ PEERS: tuple[type[Contender], ...] = (
     DjangoQ2,
     Celery,
 )
+
+#: What is for runs of durable steps only.
+DURABLE: tuple[type[Durable], ...] = (DBOSTransact, Absurd, AbsurdOfEight)

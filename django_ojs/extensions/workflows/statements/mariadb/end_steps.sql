@@ -1,0 +1,12 @@
+-- Ends steps of workflows, which the caller has locked, as their jobs ended.
+--
+-- A job may have been retried since, or deleted: its state is the one that was given, and
+-- it has a result if it was completed then.
+UPDATE ojs_workflow_step AS s FORCE INDEX (PRIMARY)
+LEFT JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = s.id
+SET s.state = %(state)s, s.started_at = j.started_at,
+    s.finished_at = coalesce(j.finished_at, {now}), s.error = j.error,
+    s.result = CASE WHEN %(state)s = %(completed)s AND char_length(j.result) <= %(most)s
+               THEN j.result END,
+    s.result_size = CASE WHEN %(state)s = %(completed)s THEN char_length(j.result) END
+WHERE s.id IN %(keys)s
