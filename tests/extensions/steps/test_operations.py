@@ -32,7 +32,9 @@ def test_a_wait_is_timed_out_by_hand(ojs: TestContext) -> None:
 
     program = Program(ojs, waits)
     program.run()
-    end_wait(program.id)
+    with pytest.raises(Conflict):
+        end_wait(program.id, 1)  # It waits in another step.
+    end_wait(program.id, 0)
     assert program.run() == COMPLETED
     assert program.job.result == "given up"
     with pytest.raises(Conflict, match="it scheduled, with a step that waits"):
