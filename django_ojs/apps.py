@@ -21,7 +21,7 @@ _OTHER_MODELS: Final = (
     *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
         f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "events", "limits", "outbox", "statistics")
+        for name in ("audit", "backpressure", "events", "limits", "statistics")
     ),
 )
 
@@ -56,13 +56,10 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
-        from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
-        from django_ojs.extensions.outbox.extension import OutboxExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
-        from django_ojs.extensions.tenants.extension import TenantsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
@@ -72,9 +69,7 @@ class DjangoOJSConfig(AppConfig):
             StatisticsExtension(),
             SignalsExtension(),
             AuditExtension(),
-            OutboxExtension(),
             OffloadExtension(),
-            TenantsExtension(),
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),

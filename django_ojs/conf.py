@@ -102,6 +102,12 @@ def _request_rate(value: object) -> str | None:
     return found[0]
 
 
+def _wrong_database(value: object) -> str:
+    if value not in ("error", "warn", "outbox"):
+        raise ValueError
+    return str(value)
+
+
 def _service(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
         raise ValueError
@@ -197,6 +203,7 @@ class Settings:
     keep_bulk_operations: timedelta = setting(timedelta(days=180), duration, DURATION)
 
     progress_stalled_after: timedelta = setting(timedelta(minutes=5), duration, DURATION)
+    wrong_database: str = setting("error", _wrong_database, '"error", "warn" or "outbox"')
     service_name: str = setting("django_ojs", _service, SERVICE)
     release: str = setting("", _release, RELEASE)
 

@@ -292,6 +292,19 @@ def job_types() -> list[str]:
     return sorted(registry.handlers)
 
 
+def positions(parameter: str) -> Iterator[tuple[str, int]]:
+    """Yield the types whose handler has a parameter of this name, with its place in the args."""
+    for handler in registry.handlers.values():
+        for index, name in enumerate(handler.parameters):
+            if name == parameter:
+                yield handler.type, index
+
+
+def parameter_names() -> list[str]:
+    """Return the names of the parameters of all handlers, sorted."""
+    return sorted({name for handler in registry.handlers.values() for name in handler.parameters})
+
+
 def limit_key_templates() -> Iterator[tuple[str, str]]:
     """Yield the templates of the limit keys of the handlers, each with its job type."""
     for handler in registry.handlers.values():

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
@@ -22,7 +22,6 @@ from django_ojs.extension import (
     Act,
     Around,
     Change,
-    ClaimRule,
     Closing,
     Count,
     Extension,
@@ -37,6 +36,9 @@ from django_ojs.spec.envelope import optional_checks
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
+
+if TYPE_CHECKING:
+    from django_ojs.claim_rules import ClaimRule
 
 logger = logging.getLogger("django_ojs")
 
@@ -175,6 +177,7 @@ class Registry:
             for trigger in Trigger
             if (compiled := _change_hooks(trigger, found)) is not None
         }
+        self.bounded_parts = tuple(hooks.bounded_part for _, hooks in found if hooks.bounded_part)
         self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
             (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
@@ -379,6 +382,12 @@ def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
         return change()
     changed: T = ring(readmission, change)
     return changed
+
+
+def bounded_part(envelope: Any) -> str | None:
+    """Call the hooks `bounded_part`. Return the part of its queue whose bound a new job needs."""
+    parts = (hook(envelope) for hook in registry.bounded_parts)
+    return next((part for part in parts if part is not None), None)
 
 
 def rules_of(config: Mapping[str, Any]) -> int:

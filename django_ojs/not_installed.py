@@ -3,10 +3,11 @@
 `apps` beside it puts the product together. These are the only files that know them by name.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 #: Those that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "webhooks", "workflows")
+APPS: Final = ("checkpoints", "cron", "outbox", "tenants", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -33,10 +34,14 @@ NAMES: Final = {
 
 #: The settings in `OJS` of those that are apps of their own.
 SETTINGS: Final = {
+    "outbox": "OUTBOX KEEP_SENT",
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
     "webhooks": "WEBHOOK_HTTP WEBHOOK_PRIVATE_NETWORKS",
     "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",
 }
+
+#: The fields in the configuration of a queue of those that are apps of their own.
+QUEUE_FIELDS: Final = {"tenants": "tenant_fairness tenant_limits"}
 
 #: The app of an extension that has another name.
 _APPS: Final = {"limits by key": "limits"}
@@ -64,8 +69,17 @@ def line_to_add(extension: str) -> str:
 
 def line_for_setting(key: str) -> str | None:
     """Return what a project does to install the extension that has a setting, if there is one."""
-    names = (name for name, keys in SETTINGS.items() if key in keys.split())
-    return next(map(line_to_add, names), None)
+    return _line_for(key, SETTINGS)
+
+
+def line_for_queue_field(name: str) -> str | None:
+    """Return the same for a field in the configuration of a queue."""
+    return _line_for(name, QUEUE_FIELDS)
+
+
+def _line_for(name: str, owned: Mapping[str, str]) -> str | None:
+    owners = (extension for extension, names in owned.items() if name in names.split())
+    return next(map(line_to_add, owners), None)
 
 
 #: Those that may leave something in the tables of the core behind, by number.

@@ -12,12 +12,19 @@ from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extensions.limits import rate_limit_policy
 from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
+from django_ojs.not_installed import line_to_add
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.registry import registry
 from django_ojs.spec import ids, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import ATTRIBUTES, MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
-from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
+from django_ojs.spec.errors import (
+    InvalidArgs,
+    InvalidMetadata,
+    InvalidRequest,
+    OJSError,
+    UnsupportedFeature,
+)
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -277,6 +284,11 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
         raise InvalidRequest.of("block_timeout", 'needs on_full="block".')
     if wanted not in _ON_FULL:
         raise InvalidRequest.of("on_full", f"must be one of {', '.join(_ON_FULL)}.")
+    if wanted == "outbox" and not hooks.registry.has("outbox"):
+        raise UnsupportedFeature(
+            f"The value outbox of on_full needs an extension. {line_to_add('outbox')}",
+            details={"feature": "outbox"},
+        )
     if timeout is not None:
         _milliseconds(timeout, "block_timeout")
     if wanted == "block":

@@ -15,7 +15,6 @@ from django.db.models.functions import Now
 
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.models import Attempt, Job, Lease, Worker
 from django_ojs.operations import ack, beat, cancel, fail, fetch
 from django_ojs.operations import push as pushing
@@ -26,6 +25,7 @@ from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.full_policy import LOCAL
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs

@@ -12,7 +12,8 @@ from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extension import ClaimRule, Extension, Hooks, MayStart, RuledClaim, SetAside
+from django_ojs.claim_rules import ClaimRule, MayStart, RuledClaim, SetAside
+from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.limits.extension import KeyLimitsExtension
 from django_ojs.extensions.limits.limit_journal import RULE as LIMITS_BY_KEY
 from django_ojs.extensions.limits.models import OPEN

@@ -12,11 +12,13 @@ import pytest
 from django.conf import settings
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import Client, RequestFactory, override_settings
 from django.urls import clear_url_caches, get_urlconf
 from prometheus_client.core import GaugeMetricFamily
 
+from django_ojs import conf
 from django_ojs.admin import navigation
 from django_ojs.admin.sites import register
 from django_ojs.command_line.console import Console
@@ -150,6 +152,28 @@ def test_a_report_with_a_checkpoint_is_rejected_where_nothing_keeps_it(
         without("checkpoints")
         api.put(f"jobs/{job.id}/progress", body).error(422, "unsupported", feature="checkpoints")
     assert Job.objects.get().progress is None
+
+
+def test_a_field_of_a_queue_that_only_an_extension_knows_says_the_line_to_add(
+    without: Callable[[str], None],
+) -> None:
+    fields = {"tenant_fairness": {"enabled": True}}
+    with override_settings(OJS={}):
+        api = Api(make_key("admin"))
+        api.put("admin/queues/shared/config", fields).ok()
+        without("tenants")
+        error = api.put("admin/queues/shared/config", fields).error(422, "unsupported")
+        assert '"django_ojs.extensions.tenants" to INSTALLED_APPS' in error["message"]
+        # What is stored can be taken away, and changes nothing.
+        push(queue="shared", meta={"tenant_id": "acme"})
+        assert Job.objects.get().marks == 0
+        api.put("admin/queues/shared/config", {"tenant_fairness": None}).ok()
+    assert Queue.objects.get(pk="shared").config == {}
+    with (
+        override_settings(OJS={"QUEUES": {"shared": fields}}),
+        pytest.raises(ImproperlyConfigured, match=r"django_ojs\.extensions\.tenants"),
+    ):
+        conf.settings()
 
 
 def test_the_manifest_and_the_openapi_document_have_what_is_installed(

@@ -31,7 +31,7 @@ from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
-from django_ojs.admin.operator_views import parsed_key, view_name, with_operator
+from django_ojs.admin.operator_views import parsed_key, view_name, with_operator, with_way_back
 from django_ojs.admin.query_timeout import TimedQueries, Unread
 from django_ojs.hooks import registry
 from django_ojs.http.access import scopes_of
@@ -110,17 +110,23 @@ class OperatorModelAdmin(ObjectHistory):
     # --- URLs -------------------------------------------------------------------------------------
 
     def get_urls(self) -> list[URLPattern]:
+        patterns = super().get_urls()
+        for pattern in patterns:
+            if pattern.name:  # The others only redirect.
+                pattern.callback = with_way_back(self, pattern.callback)
         return [
             self.pattern("action/<slug:name>/", self.action_view, "action"),
             *registry.brought("page_urls", self),
-            *super().get_urls(),
+            *patterns,
         ]
 
     def pattern(self, route: str, view: Any, name: str) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open."""
         name = view_name(self.model, name).removeprefix("admin:")
         pattern: URLPattern = path(
-            route, self.admin_site.admin_view(with_operator(view)), name=name
+            route,
+            self.admin_site.admin_view(with_way_back(self, with_operator(view))),
+            name=name,
         )
         return pattern
 

@@ -19,6 +19,7 @@ from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.handlers import positions
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations import keyset
@@ -133,7 +134,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
 
     def _filter(self, request: HttpRequest, bulk_action: BulkAction, text: str) -> JobFilter | None:
         payload = payloads.has_permission(request)
-        search = permitted(search_query.parse(text), payload=payload)
+        search = permitted(search_query.parse(text), payload=payload, positions=positions)
         which, errors = search.filter, search.errors
         if which is not None:
             try:
@@ -182,7 +183,9 @@ def _read_at(signed: str) -> datetime | None:
 def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
     # What a filter names reveals what jobs carry.
-    search = permitted(Search(filter=which), payload=payloads.has_permission(request))
+    search = permitted(
+        Search(filter=which), payload=payloads.has_permission(request), positions=positions
+    )
     done = operation.state == BulkState.DONE
     total = max(operation.expected or 0, operation.matched)
     share = operation.matched / total if total and operation.expected is not None else None

@@ -194,7 +194,6 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "full": _full,
     "near": _full,
     "rejected": _full,
-    "rejected_tenants": _full,
     "unworked": _unworked,
     "late": _late,
     "stale": _workers,

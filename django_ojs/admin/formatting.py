@@ -1,5 +1,6 @@
 """Numbers and times in few characters, in the language of the reader."""
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +69,15 @@ def duration(value: timedelta | float | None) -> str:
         str(_UNITS[unit] % {"number": decimal(number)}).replace(" ", THIN)
         for number, unit in in_units(value)
     )
+
+
+def octave(seconds: float | None) -> str:
+    """Show what is known of a duration that was counted by powers of two: 1 s to 2 s."""
+    if seconds is None:
+        return DASH
+    high = 2.0 ** max(0, math.ceil(math.log2(max(seconds * 1000, 1)))) / 1000
+    low = duration(high / 2) if high > 0.001 else "0"
+    return f"{low}\N{EN DASH}{duration(high)}"
 
 
 def limits_in_words(policy: Mapping[str, Any]) -> str:

@@ -24,16 +24,17 @@ from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import grouped
 from django_ojs.admin.job_actions import JOB_ACTIONS
 from django_ojs.admin.not_running_remedies import remedies
-from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
-from django_ojs.handlers import job_types
+from django_ojs.handlers import job_types, parameter_names, positions
 from django_ojs.models import Attempt, Job
-from django_ojs.operations.jobs import lineage, search_query
+from django_ojs.operations.jobs import lineage, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
+from django_ojs.operations.keyset import PageRequest
 from django_ojs.operations.maintenance import job_retention
 from django_ojs.reports import search_suggestions
 from django_ojs.reports.not_running import why_not_running
@@ -59,6 +60,9 @@ _SHOWN_OPTIONS: Final = (
     *("specversion", "scheduled_at", "expires_at", "unique", "schema", "tags"),
     *("parent_id", "root_id", "offloaded"),
 )
+
+#: Of a search that is only asked whether it finds a job.
+_ONE: Final = PageRequest(limit=1)
 
 #: The actions that have a button; the others are in a list.
 _MAIN: Final = ("retry", "run-now", "activate", "cancel")
@@ -94,7 +98,12 @@ class JobAdmin(OperatorModelAdmin):
             values = query(gettext_noop("suggestions"), search_suggestions.values) or {}
         values.setdefault("type", [])
         values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
-        return JsonResponse({"qualifiers": search_query.qualifiers(), "values": values})
+        found = {
+            "qualifiers": search_query.qualifiers(),
+            "values": values,
+            "parameters": parameter_names()[: search_suggestions.MAX_VALUES],
+        }
+        return JsonResponse(found)
 
     def return_url(self, request: HttpRequest) -> str:
         # The page of a job that the action has deleted does not exist any more.
@@ -106,10 +115,10 @@ class JobAdmin(OperatorModelAdmin):
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()
         payload = payloads.has_permission(request)
-        search = permitted(search_query.parse(text), payload=payload)
+        search = _search(text, payload)
         which = search.filter
         if which is None:
-            return self._unreadable(request, text, search.errors)
+            return self._unreadable(request, text, search.errors, payload)
         for_all = bulk_buttons(self, request, which)
         # This works without JavaScript too: the link "Select all" leads to this page with all rows
         # selected.
@@ -117,9 +126,10 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             page = job_list.page(request, query, which, payload=payload)
             tabs = job_list.tabs(query, which)
-            hint = (
-                None if page["rows"] else query(gettext_noop("queues"), lambda: unknown_name(which))
-            )
+            hint, meant = None, []
+            if not page["rows"]:
+                hint = query(gettext_noop("queues"), lambda: unknown_name(which))
+                meant = _meant(query, text, payload)
         if hint:
             page["errors"].append(hint)
         examples = [Job(state=state, dead_letter=True) for state in which.states or State]
@@ -132,6 +142,7 @@ class JobAdmin(OperatorModelAdmin):
                 "q": text,
                 "q_query": urlencode({"q": text}),
                 "tabs": tabs,
+                "meant": meant,
                 "qualifiers": search_query.qualifiers().values(),
                 "any_state": job_list.filter_query(
                     replace(which, states=(), states_excluded=None, dead_letter=None)
@@ -145,14 +156,18 @@ class JobAdmin(OperatorModelAdmin):
             },
         )
 
-    def _unreadable(self, request: HttpRequest, text: str, errors: list[str]) -> HttpResponse:
+    def _unreadable(
+        self, request: HttpRequest, text: str, errors: list[str], payload: bool
+    ) -> HttpResponse:
         """Return the page of a search that has no filter: no job, and no action."""
         with timed_queries() as query:
             tabs = job_list.tabs(query, JobFilter())
+            meant = _meant(query, text, payload)
         context = {
             "q": text,
             "errors": errors,
             "unreadable": True,
+            "meant": meant,
             "tabs": [replace(tab, current=False) for tab in tabs],
             "qualifiers": search_query.qualifiers().values(),
             "complete": True,
@@ -208,6 +223,23 @@ class JobAdmin(OperatorModelAdmin):
                 "refresh": job.state not in TERMINAL,
             },
         )
+
+
+def _search(text: str, payload: bool) -> search_query.Search:
+    return permitted(search_query.parse(text), payload=payload, positions=positions)
+
+
+def _meant(query: TimedQueries, text: str, payload: bool) -> list[tuple[str, str]]:
+    """Return searches that the text may have meant and that find jobs, each with its address."""
+
+    def finds(which: JobFilter) -> bool:
+        return bool(query(gettext_noop("jobs"), lambda: listing.list_jobs(which, _ONE).rows))
+
+    return [
+        (other, "?" + urlencode({"q": other}))
+        for other in search_query.alternatives(text)
+        if (which := _search(other, payload).filter) is not None and finds(which)
+    ]
 
 
 def _attempts(job: Job) -> list[Attempt]:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.paginator import Paginator
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
 
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.extension import Actor
@@ -41,7 +43,7 @@ class OperatorViews(ObjectHistory):
         patterns = super().get_urls()
         for pattern in patterns:
             if pattern.name:  # The others only redirect.
-                pattern.callback = with_operator(pattern.callback)
+                pattern.callback = with_way_back(self, with_operator(pattern.callback))
         return patterns
 
     def response_action(
@@ -91,6 +93,26 @@ def with_operator(view: View) -> View:
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         with operator.acting(operator_of(request)):
             return view(request, *args, **kwargs)
+
+    return wrapper
+
+
+def with_way_back(page: Any, view: View) -> View:
+    """Show a user who may not do this a page with the navigation, and not a bare sentence."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except PermissionDenied:
+            request.current_app = page.admin_site.name
+            context = {
+                **page.admin_site.each_context(request),
+                "title": _("Permission denied"),
+                "opts": page.opts,
+                "admin_site": page.admin_site,
+            }
+            return TemplateResponse(request, "django_ojs/admin/denied.html", context, status=403)
 
     return wrapper
 

@@ -18,7 +18,15 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs.admin import current_findings, limit_key_text, navigation
-from django_ojs.admin.formatting import THIN, absolute_time, decimal, duration, number, short
+from django_ojs.admin.formatting import (
+    THIN,
+    absolute_time,
+    decimal,
+    duration,
+    number,
+    octave,
+    short,
+)
 from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import Unread
 from django_ojs.formatting import DASH
@@ -30,6 +38,7 @@ register = template.Library()
 register.filter("ojs_number", number)
 register.filter("ojs_short", short)
 register.filter("ojs_duration", duration)
+register.filter("ojs_octave", octave)
 
 
 @register.filter("ojs_capped")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from django import forms
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
@@ -30,6 +31,33 @@ def _direct(directive: Directive) -> Callable[[HttpRequest, Any, Mapping[str, An
         return str(_DIRECTED[directive] % {"worker": worker.pk})
 
     return run
+
+
+class SlotsForm(forms.Form):
+    """How many jobs a worker runs at a time."""
+
+    slots = forms.IntegerField(
+        min_value=1,
+        label=gettext_lazy("Slots"),
+        help_text=gettext_lazy(
+            "So many jobs run at a time, until the process is replaced. Running jobs go on."
+        ),
+    )
+
+
+def _resize(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
+    registry.resize(worker.pk, values["slots"])
+    text = _("Worker %(worker)s will have %(number)s slots.")
+    return text % {"worker": worker.pk, "number": number(values["slots"])}
+
+
+def _resize_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    return [
+        _("%(worker)s was started with %(least)s to %(most)s slots.")
+        % {"worker": each.pk, "least": number(each.least_slots), "most": number(each.most_slots)}
+        for each in objects
+        if each.most_slots
+    ]
 
 
 def _deregister(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
@@ -86,6 +114,20 @@ ACTIONS = (
         scope=Scope.OPERATOR,
         run=_direct(Directive.RUNNING),
         applies_to=lambda worker: worker.condition == "quiet",
+    ),
+    Action(
+        name="slots",
+        label=gettext_lazy("Change slots"),
+        done=ngettext_lazy("%(count)d changed", "%(count)d changed", "count"),
+        scope=Scope.OPERATOR,
+        run=_resize,
+        consequences=_resize_consequences,
+        form=SlotsForm,
+        initial=lambda worker: {"slots": worker.wanted_slots or worker.concurrency},
+        multiple=False,
+        applies_to=lambda worker: (
+            worker.condition == "running" and (worker.most_slots or 0) > (worker.least_slots or 0)
+        ),
     ),
     Action(
         name="terminate",

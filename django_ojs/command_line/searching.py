@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import FAILED, Options, usage_error
+from django_ojs.handlers import positions
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
@@ -50,7 +51,7 @@ def filter_of(console: Console, options: Options, *, required: bool = False) -> 
     is a search that selects every job.
     """
     text = " ".join([*options["words"], options["search"] or ""]).strip()
-    search = permitted(parse(text), payload=True)
+    search = permitted(parse(text), payload=True, positions=positions)
     which = search.filter
     if which is None:
         raise usage_error(" ".join(search.errors))

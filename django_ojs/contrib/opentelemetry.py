@@ -20,13 +20,12 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from django_ojs.conf import NAME_BYTES, of, settings
+from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
 from django_ojs.extension import Batch, Extension, Hooks
-from django_ojs.extensions.outbox import caller_database
-from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.extensions.statistics import rollups
 from django_ojs.hooks import registry
+from django_ojs.operations.enqueue import caller_database
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.spec.envelope import Envelope
@@ -380,8 +379,8 @@ def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:
 
 def _connection(outcome: str | None) -> BaseDatabaseWrapper:
     """Return the connection in whose transaction jobs were stored."""
-    if outcome == Outcome.OUTBOX and of(OutboxSettings).wrong_database == "outbox":
-        return database.connection(caller_database.alias_for_caller(may_use_outbox=True))
+    if outcome == Outcome.OUTBOX and settings().wrong_database == "outbox":
+        return database.connection(caller_database.foreign_transaction())
     return database.connection()
 
 

@@ -27,7 +27,7 @@ class Queue(StoredModel):
     near_full_at = models.DateTimeField(null=True, blank=True, editable=False)
     full_at = models.DateTimeField(null=True, blank=True, editable=False)
     eased_at = models.DateTimeField(null=True, blank=True, editable=False)
-    #: The rules that its claims apply, by the bits of their extensions (`extension.ClaimRule`).
+    #: The rules that its claims apply, by the bits of their extensions (`claim_rules.ClaimRule`).
     rules = models.BigIntegerField(default=0, db_default=0, editable=False)
     #: Its own configuration, in the form of the admin API (see `spec.queue_config`).
     config = StoredJSONField(default=dict, blank=True)

@@ -35,6 +35,11 @@ class Worker(StoredModel):
     )
     metadata = models.JSONField(default=dict)
     concurrency = models.PositiveIntegerField(null=True)
+    # Its slots may be changed from `concurrency` to at least and at most these; and the number that
+    # an operator has chosen, until it reports that.
+    least_slots = models.PositiveIntegerField(null=True)
+    most_slots = models.PositiveIntegerField(null=True)
+    wanted_slots = models.PositiveIntegerField(null=True)
     active_jobs = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=64, blank=True)
     release = models.CharField(

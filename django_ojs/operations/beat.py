@@ -46,6 +46,9 @@ class Registration:
     labels: tuple[str, ...] = ()
     job_types: tuple[str, ...] = ()
     concurrency: int | None = None
+    #: Between these an operator may change `concurrency`.
+    least_slots: int | None = None
+    most_slots: int | None = None
     version: str = ""
     release: str = ""
     started_at: datetime | None = None
@@ -56,12 +59,15 @@ class Registration:
 class BeatResponse:
     """The response to a BEAT: the directive, and the jobs that are no longer the worker's.
 
+    `slots`: an operator has chosen this number; None while it is as the worker reported.
+
     `lost` are the jobs it named that were cancelled, or lapsed; `locked` those whose leases are as
     they were, because another session has locked their rows.
     """
 
     state: Directive
     jobs_extended: int
+    slots: int | None = None
     lost: frozenset[UUID] = field(default_factory=frozenset)
     locked: frozenset[UUID] = field(default_factory=frozenset)
 
@@ -116,7 +122,7 @@ def beat(
         "session_pid": session_pid,
         "session_started_at": session_started_at,
     }
-    directive = _record(
+    directive, slots = _record(
         worker_id,
         reported,
         interval=interval,
@@ -125,7 +131,7 @@ def beat(
         is_behind=is_behind,
     )
     if not holding and not wanted:
-        return BeatResponse(state=directive, jobs_extended=0)
+        return BeatResponse(state=directive, jobs_extended=0, slots=slots)
     try:
         # A lock on the whole table must not keep this thread from its next heartbeat.
         with database.hardly_waiting():
@@ -140,8 +146,11 @@ def beat(
             worker_id,
             database.unavailable_reason(error),
         )
-        return BeatResponse(state=directive, jobs_extended=0, locked=frozenset(wanted))
-    return BeatResponse(state=directive, jobs_extended=extended, lost=lost, locked=locked)
+        passed = frozenset(wanted)
+        return BeatResponse(state=directive, jobs_extended=0, slots=slots, locked=passed)
+    return BeatResponse(
+        state=directive, jobs_extended=extended, slots=slots, lost=lost, locked=locked
+    )
 
 
 @database.write_transaction
@@ -234,7 +243,7 @@ def _record(
     registration: Registration | None,
     principal: Principal,
     is_behind: bool,
-) -> Directive:
+) -> tuple[Directive, int | None]:
     values: dict[str, Any] = {
         "owner": principal.id,
         **reported,
@@ -272,8 +281,12 @@ def _record(
             active_jobs=reported["active_jobs"],
             queues=queues or [],
         )
-    directive = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
-    return Directive(directive) if directive is not None else Directive.RUNNING
+    row = workers.filter(pk=worker_id).values_list("directive", "wanted_slots", "concurrency")
+    directive, slots, reported_slots = row.first() or (Directive.RUNNING, None, None)
+    if slots is not None and slots == reported_slots:
+        workers.filter(pk=worker_id, wanted_slots=slots).update(wanted_slots=None)
+        slots = None
+    return Directive(directive), slots
 
 
 def _mine(worker_id: str, jobs: Collection[UUID]) -> Any:

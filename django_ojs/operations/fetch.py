@@ -63,9 +63,9 @@ def fetch(
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first, or by `turns`.
 
-    In a queue, the job with the highest priority goes first, then the oldest, or that of the tenant
-    whose turn it is. Their sizes add up to `max_bytes` at most, or to MAX_FETCH_BYTES, except that
-    the first job may be larger.
+    In a queue, the job with the highest priority goes first, then the oldest, unless a rule of
+    the queue orders them. Their sizes add up to `max_bytes` at most, or to MAX_FETCH_BYTES, except
+    that the first job may be larger.
 
     `pool` is the pool of the worker: without it, a queue that is exclusive to a pool returns no
     jobs. None is a caller that takes jobs of every pool (tests).

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs import hooks
 from django_ojs.extension import Batch
 from django_ojs.operations import draining
-from django_ojs.operations.enqueue import lineage, unique
+from django_ojs.operations.enqueue import caller_database, lineage, unique
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, alike, in_order, of_new
 from django_ojs.spec.envelope import AlikeJobs, Envelope
@@ -94,6 +95,9 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
 
 def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     """Check and admit jobs, and insert them in this site's database."""
+    # Of one database, or in no transaction of the caller: its jobs commit with it.
+    if len(connections.settings) > 1 and options.has_transaction and not options.admitted:
+        caller_database.check()
     configs = queue_configs.current()
     admitted: Sequence[Envelope | None] = envelopes
     if not options.admitted:

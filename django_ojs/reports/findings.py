@@ -17,7 +17,6 @@ from django_ojs.conf import settings
 from django_ojs.extension import Problem
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.tenants.spec import TenantLimits
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
@@ -41,7 +40,6 @@ Kind = Literal[
     "full",
     "near",
     "rejected",
-    "rejected_tenants",
     "unworked",
     "late",
     "stale",
@@ -216,12 +214,11 @@ def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
                 text=bound.strategy,
             )
         )
-    elif rejected or dropped:
-        # Without a bound of its own, the bounds of its tenants rejected them.
-        of_tenants = row.status.config.part(TenantLimits) is not None and not row.bounded
+    elif (rejected or dropped) and row.bounded:
+        # What rejected them in a queue without a bound, an extension says.
         found.append(
             Finding(
-                kind="rejected_tenants" if of_tenants else "rejected",
+                kind="rejected",
                 level=Level.FAIR,
                 queue=row.name,
                 rejected=rejected,

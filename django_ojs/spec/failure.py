@@ -58,6 +58,8 @@ def message_form(message: str | None) -> str:
     whole = text[: MAX_FORM_CHARACTERS - 1]
     end = next((n for n, each in enumerate(whole) if not each.isprintable()), len(whole))
     shown = _VARIES.sub(PLACE, whole[:end])
+    if not shown.strip(f"{PLACE} .,:;"):
+        shown = whole[:end]  # Nothing else says what it is about.
     return shown if end == len(text) or shown.endswith(PLACE) else f"{shown}{PLACE}"
 
 

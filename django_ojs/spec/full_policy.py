@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Final
+
+#: The destination of jobs that return from the outbox to this site's own tables.
+LOCAL: Final = "local"
 
 
 def _unlimited() -> AbstractContextManager[bool]:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, Self, TypeVar
 
+from django_ojs.not_installed import line_for_queue_field
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
@@ -229,6 +230,9 @@ def _check_names(
     for name, value in given.items():
         field_path = f"{prefix}{name}"
         if name not in known:
+            if value is not None and (line := line_for_queue_field(name)) is not None:
+                error = UnsupportedFeature if if_misspelt else InvalidRequest
+                raise error.of(field_path, f"needs an extension that is not installed. {line}")
             if if_misspelt and not is_misspelt(name, tuple(known)):
                 continue
             suggestion = did_you_mean(name, tuple(known))

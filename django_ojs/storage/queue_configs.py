@@ -43,7 +43,7 @@ class Snapshot:
     stored: Mapping[str, Mapping[str, Any]]
     #: The queues that are above their warning threshold.
     warned: frozenset[str] = frozenset()
-    #: The rules of queues, by their bits (see `extension.ClaimRule`).
+    #: The rules of queues, by their bits (see `claim_rules.ClaimRule`).
     rules: Mapping[str, int] = field(default_factory=dict)
     #: The queues that accept no jobs.
     draining: frozenset[str] = frozenset()

@@ -1,11 +1,11 @@
-"""Claims of queues that have rules: what extensions have a say in (see `extension.RuledClaim`)."""
+"""Claims of queues that have rules: what extensions decide (see `claim_rules.RuledClaim`)."""
 
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from django_ojs.extension import ClaimRule, MayStart, RuledClaim, SetAside
+from django_ojs.claim_rules import ClaimRule, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import registry
 from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claims import Claimed

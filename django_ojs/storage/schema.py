@@ -14,6 +14,7 @@ from typing import Final
 from django.apps import apps
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.recorder import MigrationRecorder
 
 from django_ojs.extension import Extension
 from django_ojs.hooks import registry
@@ -95,10 +96,10 @@ def mark(connection: BaseDatabaseWrapper, number: int, jobs: str) -> None:
 
 
 def drop_statements(vendor: str, objects: Collection[Named]) -> list[str]:
-    """Return the statements that drop these: a trigger before its function."""
+    """Return the statements that drop these: triggers and indexes before their functions."""
     return [
         _DROP.get((vendor, each.kind), "DROP {kind} {name}").format_map(each._asdict())
-        for each in sorted(objects, key=lambda each: (each.kind != "TRIGGER", each))
+        for each in sorted(objects, key=lambda each: (each.kind not in ("TRIGGER", "INDEX"), each))
     ]
 
 
@@ -165,10 +166,16 @@ def _has_jobs(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _has_tables(connection: BaseDatabaseWrapper, extension: Extension) -> bool:
-    """Whether the tables of an extension's app are there: `migrate <label> zero` drops them."""
+    """Whether the tables of an extension's app are there: `migrate <label> zero` drops them.
+
+    Of an app without tables, whether its migrations are applied, where those of the core are.
+    """
     app = apps.get_containing_app_config(type(extension).__module__)
     if app is None:
         return True
+    if app.models_module is None:
+        applied = {label for label, _ in MigrationRecorder(connection).applied_migrations()}
+        return app.label in applied or "django_ojs" not in applied
     wanted = {
         model._meta.db_table
         for model in app.get_models()

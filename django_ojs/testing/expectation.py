@@ -232,7 +232,7 @@ class Expectation:
             names = ", ".join(sorted({str(r.destination) for r in outbox}))
             yield (
                 f"{_jobs(outbox)} stored in the outbox for {names}, and not as a job "
-                "of this site: see django_ojs.models.OutboxEntry."
+                "of this site: see django_ojs.extensions.outbox.models.OutboxEntry."
             )
         duplicates = [r for r in mine if r.outcome is Outcome.DUPLICATE]
         if duplicates:

@@ -9,13 +9,17 @@ from django_ojs.spec.scheduling import STRICT_ORDER, QueueOrder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
-    """`threads` is how many jobs a process runs at a time, sync and async together."""
+    """`threads` is how many jobs a process runs at a time, sync and async together.
+
+    An operator may change it to at most `most_threads`, and back; 0: it stays as it is.
+    """
 
     queues: tuple[str, ...] = ("default",)
     order: QueueOrder = STRICT_ORDER
     pool: str = ""
     processes: int = 1
     threads: int = 10
+    most_threads: int = 0
     grace: timedelta = timedelta(seconds=25)
     poll_interval: timedelta = timedelta(milliseconds=500)
     heartbeat_interval: timedelta = timedelta(seconds=5)

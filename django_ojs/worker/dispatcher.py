@@ -39,7 +39,7 @@ class Dispatcher:
         self._executor = executor
         self._completer = completer
         self._job_log = job_log
-        self._slots = slots
+        self.slots = slots
         status = in_flight.status
         self._on_begin = None if status is None else status.started
         self._default_timeout = settings().default_timeout
@@ -79,7 +79,7 @@ class Dispatcher:
 
     def revoke_waiting(self, longer_than: float = 0.0) -> list[Run]:
         """Revoke and return the runs that have waited more than this many seconds for a slot."""
-        if longer_than and self._in_flight.busy <= self._slots:
+        if longer_than and self._in_flight.busy <= self.slots:
             return []
         before = time.monotonic() - longer_than
         return [

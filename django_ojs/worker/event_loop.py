@@ -33,25 +33,43 @@ logger = logging.getLogger("django_ojs")
 class EventLoop:
     """An event loop in its own thread, for `async def` handlers."""
 
-    def __init__(self, slots: int, on_end: OnEnd) -> None:
+    def __init__(self, slots: int, on_end: OnEnd, most: int = 0) -> None:
         self._on_end = on_end
         self._loop = asyncio.new_event_loop()
-        self._slots = asyncio.Semaphore(slots)
+        self._slots, self._size = asyncio.Semaphore(slots), slots
         self._closing = False
         # For the synchronous parts (the ORM) of each running job one thread with its connections,
         # reused from job to job.
-        self._threads = {ThreadSensitiveContext(): SyncThread() for _ in range(slots)}
+        self._threads = {ThreadSensitiveContext(): SyncThread() for _ in range(max(slots, most))}
         SyncToAsync.context_to_thread_executor.update(self._threads)
         self._sync_threads = deque(self._threads)
         self._recheck = Recheck()
         self._pid = os.getpid()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
         self._thread.start()
 
     def submit(self, runs: list[Run]) -> None:
         """Run these jobs as slots become free."""
         self._loop.call_soon_threadsafe(self._start, runs)
+
+    def resize(self, slots: int) -> None:
+        """Run so many jobs at a time, at most as many as there are threads; running ones go on."""
+        self._loop.call_soon_threadsafe(self._resize, slots)
+
+    async def _take_slot(self) -> None:
+        await self._slots.acquire()
+
+    def _resize(self, slots: int) -> None:
+        change, self._size = slots - self._size, slots
+        for _ in range(change):
+            self._slots.release()
+        for _ in range(-change):
+            # It takes a slot when one becomes free, and keeps it.
+            taken = self._loop.create_task(self._take_slot())
+            self._taken.add(taken)
+            taken.add_done_callback(self._taken.discard)
 
     def close(self) -> None:
         """End the loop when no task is running. The process does not wait for that."""

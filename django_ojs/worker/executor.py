@@ -76,8 +76,8 @@ class _Slot(threading.Thread):
 class Executor:
     """The slots of a process. Threads start when there is work, and end with the process."""
 
-    def __init__(self, slots: int, on_end: OnEnd) -> None:
-        self._slots = slots
+    def __init__(self, slots: int, on_end: OnEnd, most: int = 0) -> None:
+        self._slots, self._most = slots, max(slots, most)
         self._on_end = on_end
         self._lock = threading.Lock()
         self._waiting: deque[Run] = deque()
@@ -102,8 +102,17 @@ class Executor:
                 self._fill()
         if coroutines:
             if self._loop is None:
-                self._loop = EventLoop(self._slots, self._on_end)
+                self._loop = EventLoop(self._slots, self._on_end, self._most)
             self._loop.submit(coroutines)
+
+    def resize(self, slots: int) -> None:
+        """Run so many jobs at a time, at most as many as there may be; running ones go on."""
+        with self._lock:
+            self._slots = slots
+            self._limit.resize(slots)
+            self._fill()
+        if self._loop is not None:
+            self._loop.resize(slots)
 
     def close(self) -> None:
         """End idle threads. Handlers that are running continue."""
@@ -161,7 +170,7 @@ class Executor:
         """Wait until a run is there for this thread. Return None when the executor is closed."""
         while True:
             with self._lock:
-                is_superfluous = self._limit.is_reduced and self._running() > self._limit.threads
+                is_superfluous = self._running() > self._limit.threads
                 if self._waiting and not is_superfluous:
                     return self._waiting.popleft()
                 if self._is_closed:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db import Error, connections
@@ -59,6 +60,7 @@ class Heartbeat:
         interval: timedelta,
         registration: Registration,
         on_directive: Callable[[Directive], None],
+        on_slots: Callable[[int], None],
         on_stuck_thread: Callable[[], None],
     ) -> None:
         self._worker_id = worker_id
@@ -68,6 +70,7 @@ class Heartbeat:
         self._interval = interval
         self._registration = registration
         self._on_directive = on_directive
+        self._on_slots = on_slots
         self._on_stuck_thread = on_stuck_thread
         #: Runs whose threads must end soon.
         self.interrupted: list[Run] = []
@@ -227,6 +230,11 @@ class Heartbeat:
                 self._job_log.claim_lost(run)
         if response.state is not state:
             self._on_directive(response.state)
+        if response.slots is not None:
+            self._on_slots(response.slots)
+            # The next beat reports it, at once.
+            self._registration = replace(self._registration, concurrency=response.slots)
+            self._due = 0.0
 
     def _fail_overdue(self) -> None:
         for run in self._in_flight.all():

@@ -113,7 +113,9 @@ class WorkerProcess:
         self._completer = Completer(
             self.id, self._in_flight, self.job_log, self._on_slot_free, self._on_room
         )
-        self._executor = Executor(config.threads, self._completer.handler_ended)
+        self._executor = Executor(
+            config.threads, self._completer.handler_ended, config.most_threads
+        )
         self._dispatcher = Dispatcher(
             self.id, self._in_flight, self._executor, self._completer, self.job_log, config.threads
         )
@@ -125,6 +127,7 @@ class WorkerProcess:
             interval=config.heartbeat_interval,
             registration=self._registration(),
             on_directive=self._lifecycle.on_directive,
+            on_slots=self._on_slots,
             on_stuck_thread=self._on_stuck_thread,
         )
         self._claimer = Claimer(
@@ -294,7 +297,7 @@ class WorkerProcess:
                 self._executor.longest_wait(),
                 self._lifecycle.remaining,
             )
-            if self._in_flight.busy > self._config.threads:
+            if self._in_flight.busy > self._dispatcher.slots:
                 timeout = min(timeout, GIVE_BACK_AFTER)
             if self._lifecycle.state is Directive.TERMINATE and not self._in_flight.busy:
                 timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
@@ -411,6 +414,13 @@ class WorkerProcess:
         )
         connections.close_all()
 
+    def _on_slots(self, slots: int) -> None:
+        """Run so many jobs at a time, as an operator has chosen. The heartbeat calls it."""
+        logger.info("%s runs %d jobs at a time now", self.id, slots)
+        self._batch_sizer.slots = self._dispatcher.slots = slots
+        self._executor.resize(slots)
+        self._wake.set()
+
     def _registration(self) -> Registration:
         return Registration(
             hostname=socket.gethostname()[:255],
@@ -420,6 +430,8 @@ class WorkerProcess:
             labels=self._config.labels,
             job_types=_reported_types(),
             concurrency=self._config.threads,
+            least_slots=self._config.threads,
+            most_slots=max(self._config.threads, self._config.most_threads),
             version=f"django_ojs {VERSION}",
             release=settings().release,
             started_at=datetime.now(UTC),

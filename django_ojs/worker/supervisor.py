@@ -206,7 +206,9 @@ class Supervisor:
                 self._fork(self._config, Isolation.SHARED)
         for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
             # It runs one job, and no second one after it: that may have been damaged by the first.
-            one = replace(self._config, threads=1, once=True, max_jobs=1, max_rss_mb=None)
+            one = replace(
+                self._config, threads=1, most_threads=0, once=True, max_jobs=1, max_rss_mb=None
+            )
             self._fork(one, Isolation.ALONE)
         self._isolated_waiting = 0
 

@@ -42,6 +42,12 @@ class ThreadLimit:
         # Whether a job has ended since the last look, and how many looks before it found none.
         self._has_progress, self._looks, self._progress_at = False, 0, 0.0
 
+    def resize(self, slots: int) -> None:
+        """Change the number of slots."""
+        if not self.is_reduced:
+            self.threads = slots
+        self._slots = slots
+
     @property
     def is_reduced(self) -> bool:
         """Whether one thread runs all jobs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +13,11 @@ from django.test import Client
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronJob, CronOwner
+from django_ojs.operations import cancel
 from tests.admin.users import root, staff
 from tests.cases import together
 from tests.factories import jobs
-from tests.operations.cron.scenes import definition, register, tick
+from tests.operations.cron.scenes import definition, make_due, register, tick
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -294,3 +296,30 @@ def test_hostile_names_and_descriptions_change_no_page() -> None:
 
     for address in (LIST, f"{LIST}report/change/"):
         assert "<script>alert" not in text(root(name=address), address)
+
+
+@pytest.mark.both
+def test_occurrences_that_enqueued_nothing_are_counted_with_the_reason_until_a_run() -> None:
+    register("nightly", overlap_policy="skip")
+    for _ in range(4):
+        tick("nightly")
+    client = root()
+    for page in (LIST, f"{LIST}nightly/change/"):
+        shown = re.sub(r"<[^>]+>", "", text(client, page))
+        assert re.search(r"skipped 3 since \S+, because a run has not ended: the job", shown)
+    # A run that enqueues a job ends it.
+    cancel.cancel(jobs().get().pk)
+    tick("nightly")
+    assert CronJob.primary.get().skipped_count == 0
+    assert "skipped 3" not in text(client, LIST)
+
+
+def test_a_next_run_in_the_past_is_amber() -> None:
+    register("nightly")
+    client = root()
+    assert "ojs-is-fair" not in text(client, LIST)
+    make_due("nightly", ago=timedelta(minutes=5))
+    for page in (LIST, f"{LIST}nightly/change/"):
+        assert re.search(
+            r'<span class="ojs-state ojs-is-fair"><time [^>]*>5[^<]*ago', text(client, page)
+        )

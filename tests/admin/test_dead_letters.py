@@ -101,6 +101,8 @@ def test_messages_that_differ_by_numbers_and_quotations_are_one_group() -> None:
         ("took 1.5s, not 2", "took …, not …"),
         ("first line\nsecond", "first line…"),
         ("x" * 300, "x" * 199 + "…"),
+        ("'shipping_address'", "'shipping_address'"),
+        ("550", "550"),
         (None, ""),
     ],
 )

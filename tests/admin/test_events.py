@@ -51,3 +51,12 @@ def test_a_rare_type_is_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPa
         address, pages = LIST + older.replace("&amp;", "&"), pages + 1
     assert rows(text) == 1
     assert pages >= 2
+
+
+def test_the_types_are_in_groups_and_a_group_is_a_filter() -> None:
+    happened(2, "queue.resumed")
+    happened(1, "queue.paused")
+    happened(4, "worker.started")
+    page = root().get(LIST, {"type": "queue."}).content.decode()
+    assert rows(page) == 3
+    assert '<optgroup label="queue.*"><option value="queue." selected>' in page

@@ -13,6 +13,7 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from django_ojs.admin.formatting import octave
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.handlers import job_types
@@ -76,7 +77,7 @@ def test_the_runs_of_an_hour_a_day_and_a_week_are_those_of_the_type_alone() -> N
     ran(timedelta(minutes=5), type="other.job", completed=500, failed=500)
     hour, day, week = periods(page(root(), "mail.send"))
     assert hour[:4] == ["Hour", "11", "2and 1 lost with a worker", "20 %"]
-    assert hour[4:] == ["≈ 1.4 s", "≈ 1.9 s"] * 2
+    assert hour[4:] == ["1 s\N{EN DASH}2 s"] * 4
     assert day[:4] == ["Day", "21", "2and 1 lost with a worker", "10 %"]
     # Some failures are not none.
     assert week[:4] == ["Week", "8 041", "22and 1 lost with a worker", "<1 %"]
@@ -206,3 +207,17 @@ def test_the_page_takes_as_many_queries_for_many_runs_as_for_few() -> None:
         fail.fail(active().id, BOOM)
     push()
     assert number() == few <= BUDGET
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "—"),
+        (0.0004, "0\N{EN DASH}1 ms"),
+        (0.0015, "1 ms\N{EN DASH}2 ms"),
+        (1.5, "1 s\N{EN DASH}2 s"),
+        (90.0, "1 min 6 s\N{EN DASH}2 min 11 s"),
+    ],
+)
+def test_a_running_time_is_shown_as_what_is_known_of_it(seconds: float | None, shown: str) -> None:
+    assert octave(seconds).replace("\N{NARROW NO-BREAK SPACE}", " ") == shown

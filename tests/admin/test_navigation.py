@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.contrib.staticfiles import finders
 from django.db import DatabaseError
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
@@ -159,3 +160,22 @@ def test_six_pages_are_shown_and_the_others_are_a_list() -> None:
     assert ">More</summary>" in root("other").get(f"{BASE}job/").content.decode()
     # One page more is no reason for a list.
     assert "ojs-more" not in staff("view_queue").get(f"{BASE}queue/").content.decode()
+
+
+@pytest.mark.parametrize(
+    "page", ["job/", "job/enqueue/", "apikey/", "apikey/add/", "queue/action/purge/?key=mail"]
+)
+def test_who_may_not_see_a_page_gets_one_with_a_way_back(page: str) -> None:
+    response = staff("view_queue").get(f"{BASE}{page}")
+    shown = response.content.decode()
+    assert response.status_code == 403
+    assert "You may not see this page" in shown
+    assert f'href="{BASE}queue/"' in shown
+    assert '<a href="/admin/">Back to the start</a>' in shown
+
+
+@pytest.mark.parametrize("page", ["job/", "apikey/"])
+def test_a_page_names_its_icon_so_that_a_browser_asks_for_no_other(page: str) -> None:
+    shown = root().get(f"{BASE}{page}").content.decode()
+    (address,) = re.findall(r'<link rel="icon" href="/static/([^"]+)">', shown)
+    assert finders.find(address)

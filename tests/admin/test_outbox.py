@@ -21,7 +21,7 @@ from tests.command_line.run import ojs as run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-LIST = "/admin/django_ojs/outboxentry/"
+LIST = "/admin/ojs_outbox/outboxentry/"
 
 
 @pytest.fixture

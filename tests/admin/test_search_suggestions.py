@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+import django_ojs as ojs
 from django_ojs.extensions.statistics import rollups
+from django_ojs.handlers import positions
 from django_ojs.operations import beat
+from django_ojs.operations.jobs import filter_json
 from django_ojs.operations.jobs.search_query import parse, qualifiers
+from django_ojs.registry import registry
 from django_ojs.reports import search_suggestions
 from django_ojs.spec.states import State
 from tests.admin.test_jobs import LIST, text
 from tests.admin.users import VIEW, root, staff
+from tests.command_line.run import ojs as ojs_command
 from tests.factories import push, worker
 
 pytestmark = pytest.mark.django_db
@@ -66,3 +72,45 @@ def test_without_javascript_the_syntax_is_a_text_on_the_page() -> None:
     page = text(root())
     assert f'data-ojs-suggestions="{ADDRESS}"' in page
     assert all(f"<code>{example}</code>" in page for example in qualifiers().values())
+
+
+@pytest.mark.both
+def test_a_search_that_finds_nothing_offers_those_that_find_something() -> None:
+    push(queue="mail", type="mail.send", args=["ann@example.com", 3])
+    push(queue="mail", type="mail.send", tags=["vip"])
+    client = root()
+    for search, offered in (
+        ("ann@example.com", "args:ann@example.com"),
+        ("queue:mail ann@example.com", "queue:mail args:ann@example.com"),
+        ("vip", "tag:vip"),
+    ):
+        page = text(client, q=search)
+        (address,) = re.findall(r'<a href="([^"]*)"><code>' + re.escape(offered), page)
+        assert "mail.send" in text(client, LIST + address)
+    # Nothing is offered that finds nothing, and none of what a user may not search.
+    assert "This search finds jobs" not in text(client, q="bob@example.com")
+    assert "This search finds jobs" not in text(staff(*VIEW), q="ann@example.com")
+
+
+@pytest.mark.both
+def test_the_name_of_a_parameter_finds_its_argument(request: pytest.FixtureRequest) -> None:
+    @ojs.job("shop.mail")
+    def mail(text: str, customer: str) -> None:
+        """Take a customer."""
+
+    request.addfinalizer(lambda: registry.remove("shop.mail"))
+    push(type="shop.mail", args=["hello", "ann@example.com"])
+    push(type="shop.mail", args=["ann@example.com", "bob@example.com"])
+    push(type="other.mail", args=["hello", "ann@example.com"])
+    push(type="other.mail", args=[{"customer": "ann@example.com"}])
+    assert "2 jobs" in text(root(), q="args.customer:ann@example.com")
+    # A bulk operation that is stored finds the same.
+    which = parse("args.customer:ann@example.com").filter
+    assert which is not None
+    located = which.located(positions)
+    assert filter_json.read(json.loads(json.dumps(filter_json.render(located)))) == located
+    assert sorted(located.jobs().values_list("type", flat=True)) == ["other.mail", "shop.mail"]
+    # So it does on the command line.
+    found = ojs_command("jobs", "args.customer:ann@example.com", "--json").json["jobs"]
+    assert {each["type"] for each in found} == {"other.mail", "shop.mail"}
+    assert "customer" in suggested(*VIEW)["parameters"]

@@ -86,6 +86,7 @@ class _Unbracketed(HTMLParser):
 _DATA = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}|[\d.]+\s[smhd]|\d\d:\d\d:\d\d UTC|MON-FRI|Europe/Paris"
     r"|(\w+\.)+\w+|\w+_\w+|\w+:\S+( \w[\w.]*:\S+)+"
+    r"|\w+\.\*|No worker takes jobs from the queue \w+\."
     r"|every weekday at|is must be [^.]*\.|user@example\.com is neither .*"
     r"|\b(acme|billing|chain|default|email|eu|gone|held|labels|order|payments|report|root|web|weekdays"
     r"|shop|k3v9x0a2bq|worker-a|user|Boom|it broke|code: \S+ message|queues|state|release|changed"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from django.contrib.messages import get_messages
 
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations.beat import Registration
 from tests import factories
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
@@ -62,3 +64,26 @@ def test_a_page_offers_what_the_workers_condition_allows() -> None:
     shown = client.get(page).content.decode()
     assert "/action/deregister/" in shown
     assert "/action/quiet/" not in shown
+
+
+@pytest.mark.both
+def test_the_slots_of_a_worker_are_changed_within_its_limits() -> None:
+    limits = Registration(concurrency=8, least_slots=8, most_slots=32)
+    factories.worker("elastic", registration=limits)
+    factories.worker("fixed", registration=Registration(concurrency=8))
+    client = root()
+    assert "Change slots" in client.get(f"{BASE}worker/elastic/change/").content.decode()
+    assert "Change slots" not in client.get(f"{BASE}worker/fixed/change/").content.decode()
+    asked = client.get(f"{DO}slots/", {"key": "elastic"}).content.decode()
+    assert "elastic was started with 8 to 32 slots." in asked
+    assert 'value="8"' in asked
+    client.post(f"{DO}slots/", {"key": "elastic", "confirmed": "1", "slots": "16"})
+    assert Worker.objects.get(pk="elastic").wanted_slots == 16
+    (entry,) = AuditEntry.primary.filter(object_id="elastic")
+    assert entry.changes == {"slots": [8, 16]}
+    # Another number stays in the form, with the reason.
+    again = client.post(f"{DO}slots/", {"key": "elastic", "confirmed": "1", "slots": "33"})
+    assert "The worker takes 8 to 32 slots." in again.content.decode()
+    again = client.post(f"{DO}slots/", {"key": "fixed", "confirmed": "1", "slots": "9"})
+    assert "start it with --threads 8:32" in again.content.decode()
+    assert not Worker.objects.get(pk="fixed").wanted_slots

@@ -247,3 +247,30 @@ def test_the_picture_of_a_stored_workflow_is_of_all_its_steps() -> None:
     workflow = Workflow.objects.get(pk=order(3).id)
     assert workflow.jobs_ended == 0
     assert text(root(), f"{LIST}{workflow.pk}/change/").count("<title>") == 6
+
+
+@pytest.mark.both
+def test_the_page_says_why_a_workflow_waits_how_old_it_is_and_how_long_steps_took(
+    ojs: TestContext,
+) -> None:
+    unnamed = ojs_of_two()
+    client = root()
+    # A name of its steps stands for the one that it does not have.
+    assert ">chain of testing.send</a>" in text(client, LIST)
+    page = text(client, page_of(unnamed))
+    assert re.search(r'ojs-not-running"><a [^>]*>[^<]+</a>: No worker takes jobs from', page)
+    assert re.search(r"chain · for \S+", page)
+    ojs.drain(max_jobs=1)
+    page = text(client, page_of(unnamed))
+    rows = re.findall(r'data-label="Took">([^<]*)</td>', page)
+    assert len(rows) == 2
+    assert rows[0] != "—"
+    assert rows[1] == "—"
+    ojs.drain()
+    page = text(client, page_of(unnamed))
+    assert "ojs-not-running" not in page
+    assert re.search(r"chain · took \S+", page)
+
+
+def ojs_of_two() -> ojs.EnqueuedWorkflow:
+    return ojs.chain(send.s("ada"), collect.s()).enqueue()

@@ -42,19 +42,11 @@ LEFT = frozenset(
         "command_line.checks.queues imports extensions.statistics.rollup_queries",
         "http.views.admin.queues imports extensions.statistics.stats",
         "http.views.jobs imports extensions.limits.rate_limit_policy",
-        "http.views.jobs imports extensions.outbox.destinations",
         "http.views.queues imports extensions.statistics.queue_statistics",
-        "management.commands.ojs_relay imports extensions.outbox.destinations",
-        "management.commands.ojs_relay imports extensions.outbox.local",
-        "management.commands.ojs_relay imports extensions.outbox.operations",
-        "management.commands.ojs_relay imports extensions.outbox.relay",
-        "management.commands.ojs_relay imports extensions.outbox.relay_threads",
-        "management.commands.ojs_relay imports extensions.outbox.settings",
         "reports.ended_workers imports extensions.events.models",
         "reports.ended_workers imports extensions.events.storage",
         "reports.findings imports extensions.backpressure.storage",
         "reports.findings imports extensions.statistics.rollup_queries",
-        "reports.findings imports extensions.tenants.spec",
         "reports.health_queries imports extensions.limits.key_limits",
         "reports.health_queries imports extensions.limits.limit_key_use",
         "reports.health_queries imports extensions.limits.models",
@@ -78,7 +70,6 @@ OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
-    "tenants": ("queue_tenants",),
 }
 LEFT_TEMPLATES = frozenset(
     {

@@ -19,6 +19,7 @@ FLOORS = {
     "version": 1,
     "conf": 2,
     "setting": 1,
+    "claim_rules": 2,
     "extension": 2,
     "hooks": 2,
     "extensions": 5,

@@ -68,6 +68,24 @@ FROM (
 ) AS jobs
 """
 
+_SLEEPING = f"""
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, created_at, enqueued_at, started_at, due_at, dead_letter)
+SELECT {_ID}, 'bench.wait', 'default', 'scheduled', 0, jsonb_build_array(n, 0), '{{}}', '{{}}',
+       1, 3, 1, 1, created, created, created, created + interval '1 year', false
+FROM (
+    SELECT n, now() - interval '1 hour' * (1 - n / %s::float) AS created
+    FROM generate_series(%s, %s) AS n
+) AS jobs
+"""
+
+_STEPS = """
+INSERT INTO ojs_step (job_id, number, name, kind, outcome, attempts, until, signal, key, run,
+                      started_at)
+SELECT id, 0, 'go', 'wait', 'waiting', 0, due_at, 'go', id::text, 1, started_at
+FROM ojs_job WHERE state = 'scheduled'
+"""
+
 #: A new table's pages have room left for small rows: new jobs would lie scattered, one a page, and
 #: each statement would touch as many pages as jobs. A table that has been in use for a while has no
 #: such room between two vacuums. So jobs run through it until a thousand new ones lie side by side.
@@ -83,6 +101,16 @@ def fill(*, finished: int = 0, waiting: int = 0) -> None:
                 cursor.execute(statement, [rows, start, min(rows, start + CHUNK - 1)])
     tidy()
     _check(finished + waiting)
+
+
+def let_wait(jobs: int) -> None:
+    """Add jobs that wait for a signal for a year, each at a step of its own."""
+    with connection.cursor() as cursor:
+        for start in range(1, jobs + 1, CHUNK):
+            cursor.execute(_SLEEPING, [jobs, start, min(jobs, start + CHUNK - 1)])
+        cursor.execute(_STEPS)
+    tidy()
+    _check(jobs)
 
 
 def hold(held: int) -> None:

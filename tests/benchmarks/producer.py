@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import contenders
+from tests.benchmarks import contenders, filling
 from tests.benchmarks.contenders.base import VARIABLE, Contender, Durable, Work
 from tests.benchmarks.measures import (
     bounds,
@@ -138,6 +138,11 @@ def trickle(contender: Contender, *, first: int, jobs: int, gap: float) -> list[
     return moments
 
 
+def sleepers(contender: Contender, *, jobs: int) -> None:
+    """Store jobs that wait for a signal, each for one of its own."""
+    filling.let_wait(jobs)
+
+
 def start_runs(contender: Durable, *, jobs: int) -> float:
     """Return runs a second, each started in its own transaction."""
     contender.reset()
@@ -167,6 +172,7 @@ TASKS: dict[str, Callable[..., Any]] = {
         in_transaction,
         fill,
         trickle,
+        sleepers,
         start_runs,
         signals,
         tables.fill_table,

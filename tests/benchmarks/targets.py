@@ -291,6 +291,13 @@ SECTIONS = (
         )
         for steps_, name in steps.COST.items()
     ),
+    *(
+        Section(measure=measure, title=f"An idle worker: {title}", unit=unit, base=steps.label(0))
+        for measure, title, unit in (
+            (steps.IDLE, "its CPU, and that of PostgreSQL", "% of a core"),
+            (steps.IDLE_MEMORY, "its memory", "MB"),
+        )
+    ),
     Section(measure=steps.STARTS, title="Starts of runs, a transaction each", unit="runs/s"),
     Section(measure=steps.P50, title="Signal to the line after the wait, median", unit="ms"),
     Section(

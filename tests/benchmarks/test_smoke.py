@@ -14,7 +14,16 @@ import pytest
 from tests.benchmarks import growth
 from tests.benchmarks.__main__ import MEASURES, run
 from tests.benchmarks.contenders.base import VARIABLE
-from tests.benchmarks.measures import bounds, failures, figures, maintenance, names, poison, tables
+from tests.benchmarks.measures import (
+    bounds,
+    failures,
+    figures,
+    maintenance,
+    names,
+    poison,
+    steps,
+    tables,
+)
 from tests.benchmarks.scale import SMOKE
 from tests.benchmarks.server import NAME_VARIABLE, ROOT, URL_VARIABLE
 from tests.benchmarks.targets import OURS, SECTIONS
@@ -49,7 +58,7 @@ def test_every_measure_yields_a_figure_of_ours_and_every_section_a_block(tmp_pat
 
     samples = [line for line in _lines(path) if line["kind"] == "sample"]
     ours = (OURS, tables.label(waiting=100), bounds.name_of(bounds.BOUNDED), maintenance.PRUNING)
-    ours += (figures.NOTED, names.FEW, poison.POISONED, failures.RETRIED)
+    ours += (figures.NOTED, names.FEW, poison.POISONED, failures.RETRIED, steps.label(0))
     measured = {line["measure"] for line in samples if line["contender"] in ours}
     # The server's CPU can be seen only where its files can be read.
     unseen = {"server CPU", "idle worker, server", failures.SERVER_CPU}

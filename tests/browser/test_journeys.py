@@ -25,7 +25,17 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from tests.admin.users import at
 from tests.browser.conftest import TIMEOUT_MS
-from tests.factories import active, claim, hourly, jobs, push, push_many, read, silence
+from tests.factories import (
+    active,
+    claim,
+    hourly,
+    in_state,
+    jobs,
+    push,
+    push_many,
+    read,
+    silence,
+)
 from tests.factories import worker as worker_that_beats
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -337,7 +347,8 @@ def test_on_a_telephone_the_navigation_and_the_numbers_of_a_row_are_on_the_scree
     # Django's own lists have no names of columns in their cells.
     limit_keys.override("customer:4711", {"concurrency": 3})
     page.goto(f"{ADMIN}limitkey/")
-    current = navigation.get_by_role("link", name="Limit keys")
+    current = navigation.locator("summary")
+    shows(current, "Limit keys")
     box = current.bounding_box()
     assert box["x"] >= 0, "The page that is open is on the screen."
     assert box["x"] + box["width"] <= 390
@@ -401,3 +412,28 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
             assert widths[1] <= width, f"{address} at {width} pixels, {scheme}"
         cut = page.evaluate(CUT_TABLES)
         assert cut == [], f"{address}: columns outside of the screen of a telephone"
+
+
+def test_other_pages_and_actions_are_behind_more_by_mouse_and_by_keyboard(page: Any) -> None:
+    job = in_state("discarded", retry=hourly(1, on_exhaustion="dead_letter"))
+    page.goto(f"{ADMIN}job/{job.pk}/change/")
+    pages, actions = page.locator(".ojs-navigation summary"), page.locator(".ojs-buttons summary")
+    events = page.get_by_role("link", name="Events", exact=True)
+    again = page.get_by_role("link", name="Run again…")
+    counts(page.locator(".ojs-more[open]"), 0)
+    pages.click()
+    counts(page.locator(".ojs-more[open]"), 1)
+    shows(page.locator(".ojs-navigation .ojs-more ul"), "Events")
+    # One list at a time.
+    actions.click()
+    counts(page.locator(".ojs-navigation .ojs-more[open]"), 0)
+    assert again.is_visible()
+    page.keyboard.press("Escape")
+    counts(page.locator(".ojs-more[open]"), 0)
+    assert actions.evaluate("each => each === document.activeElement")
+    page.keyboard.press("Enter")
+    follow(page, again)
+    shows(page.locator("#content"), "the handler did the first time")
+    pages.click()
+    follow(page, events.last)
+    shows(pages, "Events")

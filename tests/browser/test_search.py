@@ -91,3 +91,16 @@ def test_a_search_that_cannot_be_read_finds_nothing_and_a_day_is_one_of_the_page
         follow(page, page.locator("#ojs-jobs tbody th a"))
         assert page.url.endswith(f"/job/{early.pk}/change/")
         counts(page.get_by_title("2099-11-18 01:00:00 JST").first, 1)
+
+
+def test_the_parameters_of_handlers_are_suggested_and_a_search_that_was_meant_is_a_link(
+    page: Any,
+) -> None:
+    push(queue="email", type="testing.send", args=["ann@example.com"])
+    page.goto(f"{ADMIN}job/")
+    box = page.get_by_role("combobox", name="Search jobs")
+    box.press_sequentially("args.templ")
+    shows(page.get_by_role("option"), "args.template:")
+    page.goto(f"{ADMIN}job/?q=ann@example.com")
+    follow(page, page.get_by_role("link", name="args:ann@example.com"))
+    shows(body(page), "1 job")

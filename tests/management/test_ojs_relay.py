@@ -15,6 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.management.commands import ojs_relay
 from django_ojs.extensions.outbox.models import OutboxEntry
 from tests.docs.runner import command
 from tests.factories import envelope, put
@@ -79,7 +80,7 @@ def test_tables_that_are_missing_are_no_database_that_does_not_respond(
         raise ProgrammingError("there is no such table")
 
     monkeypatch.setattr(local, "deliver_all", deliver_all)
-    monkeypatch.setattr("django_ojs.management.commands.ojs_relay.POLL_INTERVAL", 0.0)
+    monkeypatch.setattr(ojs_relay, "POLL_INTERVAL", 0.0)
     Migration.objects.filter(app="django_ojs").delete()
     try:
         call_command("ojs_relay")

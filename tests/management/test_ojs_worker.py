@@ -72,6 +72,11 @@ def test_without_arguments_it_works_the_default_queue(supervised: type[Supervise
     assert supervised.config == WorkerConfig()
 
 
+def test_the_threads_may_have_an_upper_limit(supervised: type[Supervised]) -> None:
+    call_command("ojs_worker", "--threads", "8:32")
+    assert (supervised.config.threads, supervised.config.most_threads) == (8, 32)
+
+
 def test_every_argument_arrives(supervised: type[Supervised]) -> None:
     call_command(
         "ojs_worker",
@@ -106,6 +111,8 @@ def test_every_argument_arrives(supervised: type[Supervised]) -> None:
         (["--processes", "0"], "must be a whole number of at least 1"),
         (["--processes", "-1"], "must be a whole number of at least 1"),
         (["--threads", "0"], "must be a whole number of at least 1"),
+        (["--threads", "8:4"], "must be a number, or two such as 8:32"),
+        (["--threads", "8:"], "must be a whole number of at least 1"),
         (["--threads", "two"], "must be a whole number of at least 1"),
         (["--threads", "1.5"], "must be a whole number of at least 1"),
         (["--max-jobs", "0"], "must be a whole number of at least 1"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management.base import CommandError
 from django.db import connections, transaction
 from django.test import override_settings
 
@@ -205,3 +206,13 @@ def test_an_alias_without_the_table_says_what_to_run() -> None:
     finally:
         rename("ojs_outbox_elsewhere", "ojs_outbox")
     assert waiting() == 0
+
+
+def test_an_outbox_that_is_dropped_is_emptied_first() -> None:
+    put("a", 2)
+    with transaction.atomic():  # That of the migration.
+        local.empty("default")
+    assert stored("a") == [0, 1]
+    put_one(envelope(queue="b"), "billing")
+    with pytest.raises(CommandError, match="would be lost: 1"):
+        local.empty("default")

@@ -31,6 +31,7 @@ def text() -> str:
     """Return the list, in sections."""
     sections = {
         "django_ojs": _module_lines("django_ojs"),
+        "django_ojs.claim_rules": _module_lines("django_ojs.claim_rules"),
         "django_ojs.extension": _module_lines("django_ojs.extension"),
         "django_ojs.middleware": _module_lines("django_ojs.middleware"),
         "django_ojs.spec.errors": _module_lines("django_ojs.spec.errors"),

@@ -333,3 +333,23 @@ def test_a_function_that_returns_a_coroutine_fails_with_what_to_write(outcomes: 
         error = outcomes.next().error
     assert isinstance(error, TypeError)
     assert "The handler returned a coroutine and is not async def itself" in str(error)
+
+
+def test_the_number_of_slots_can_change_while_jobs_run(outcomes: Outcomes) -> None:
+    gate, later = Gate(), Gate()
+    executor = Executor(1, outcomes, 3)
+    try:
+        executor.submit([run_of(gate) for _ in range(3)])
+        gate.has_started()
+        executor.resize(3)
+        gate.has_started()
+        gate.has_started()
+        executor.submit([run_of(later) for _ in range(3)])
+        executor.resize(1)
+        gate.open()
+        later.has_started()
+        later.open()
+        assert [outcomes.next().error for _ in range(6)] == [None] * 6
+    finally:
+        executor.close()
+    assert (gate.most, later.most) == (3, 1)

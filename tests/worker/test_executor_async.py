@@ -239,3 +239,30 @@ def is_closed(link: Any) -> bool:
     except Exception as error:
         return "closed" in str(error)
     return False
+
+
+def test_the_number_of_coroutines_side_by_side_can_change(outcomes: Outcomes) -> None:
+    running, most, enough = 0, 0, threading.Event()
+
+    async def function() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 2:
+            enough.set()
+        while not enough.is_set():
+            await asyncio.sleep(0.01)
+        running -= 1
+
+    executor = Executor(1, outcomes, 2)
+    try:
+        executor.submit([run_of(function) for _ in range(4)])
+        executor.resize(2)
+        assert [outcomes.next().error for _ in range(4)] == [None] * 4
+        executor.resize(1)
+        most = 0
+        executor.submit([run_of(function) for _ in range(4)])
+        assert [outcomes.next().error for _ in range(4)] == [None] * 4
+        assert most == 1
+    finally:
+        executor.close()

@@ -39,6 +39,7 @@ class Bench:
     def __init__(self) -> None:
         self.in_flight, self.job_log = JobsInFlight(), JobLog()
         self.directed: list[Directive] = []
+        self.slots: list[int] = []
         self.stuck = threading.Event()
         self.failures: list[tuple[Run, Failure, str]] = []
         self.heartbeat: Heartbeat | None = None
@@ -58,6 +59,7 @@ class Bench:
                 hostname="here", pid=7, queues=("a", "b"), started_at=datetime.now(UTC)
             ),
             on_directive=self.directed.append,
+            on_slots=self.slots.append,
             on_stuck_thread=self.stuck.set,
         )
         return self.heartbeat
@@ -198,6 +200,16 @@ def test_it_passes_on_the_directive_of_the_response(bench: Bench) -> None:
     beat.direct(ME, Directive.QUIET)
     eventually(lambda: bench.directed, "it is directed")
     assert set(bench.directed) == {Directive.QUIET}
+
+
+def test_it_passes_on_the_slots_that_were_chosen_and_reports_them(bench: Bench) -> None:
+    bench.start()
+    Worker.objects.filter(pk=ME).update(wanted_slots=5)
+    eventually(
+        lambda: Worker.objects.filter(pk=ME, concurrency=5, wanted_slots=None).exists(),
+        "they are reported",
+    )
+    assert set(bench.slots) == {5}
 
 
 def test_a_lease_is_extended_when_a_third_of_it_is_gone(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from django.db import OperationalError
 import django_ojs as ojs
 from django_ojs import hooks, signals
 from django_ojs.extension import Hooks
-from django_ojs.hooks import registry
+from django_ojs.extensions.workflows.extension import WorkflowsExtension
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
@@ -428,8 +428,8 @@ def test_a_worker_starts_the_steps_after_a_job_that_it_has_ended(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     # What else would advance the workflow.
-    monkeypatch.setattr(registry, "due_steps", list)
-    monkeypatch.setattr(registry, "helping_steps", lambda behind: [])
+    monkeypatch.setattr(WorkflowsExtension, "due_steps", lambda self: ())
+    monkeypatch.setattr(WorkflowsExtension, "helping_steps", lambda self, behind: ())
     first = {
         "plain": handlers.note.s(),
         "failing": handlers.throw.s("ValueError"),

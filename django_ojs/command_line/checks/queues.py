@@ -108,17 +108,6 @@ def _texts(each: Finding) -> tuple[str, str, str]:
                 "Those jobs did not run.",
                 f"Start more workers with --queues {queue}, or raise its bound.",
             )
-        case "rejected_tenants":
-            return (
-                _with_rejected(
-                    each,
-                    f"Tenants of queue {queue} were at their bounds in the last hour",
-                ),
-                "Those jobs did not run.",
-                "See which of them have how many jobs on the page of the queue in the admin, "
-                f"start more workers with --queues {queue}, or raise the bounds in its "
-                "tenant_limits.",
-            )
         case "late":
             return (
                 f"The oldest available job of {queue} has waited {ago}; {number} wait.",

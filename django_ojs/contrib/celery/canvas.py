@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
+from django_ojs import hooks
 from django_ojs.contrib.celery import call_options, following, registration
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import NoEquivalent, NotRegistered
@@ -256,12 +257,17 @@ def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -
         then = [*([rest] if rest else []), *first["then"]]
         # The job before it has done its work: a queue that is full must not fail it.
         with suppress(DuplicateJob):  # An earlier run has enqueued it.
-            _enqueue(whole.request(then, on_full="outbox"))
+            _enqueue(whole.request(then, on_full=_on_full()))
 
 
 def enqueue_again(whole: Signature, retries: int) -> None:
     """Enqueue a task that was retried so often, for a run of it that goes on."""
-    _enqueue(whole.request(on_full="outbox", retries=retries))
+    _enqueue(whole.request(on_full=_on_full(), retries=retries))
+
+
+def _on_full() -> str:
+    """Return what becomes of a job that follows another one, and whose queue is full."""
+    return "outbox" if hooks.registry.has("outbox") else "block"
 
 
 class chain:

@@ -16,13 +16,16 @@ from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin, read_page
+from django_ojs.admin.formatting import StrOrPromise, duration
 from django_ojs.admin.job_list import Badge, badge
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.admin_form import CronJobForm
+from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob, CronOwner, CronRun
 from django_ojs.extensions.cron.operations import description, schedule
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
+from django_ojs.extensions.statistics import admin_charts as charts
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
@@ -147,7 +150,12 @@ class CronJobAdmin(OperatorModelAdmin):
             {
                 **paging,
                 "rows": [
-                    (job, _words(job), badge(last[job.name]) if job.name in last else None)
+                    (
+                        job,
+                        _words(job),
+                        badge(last[job.name]) if job.name in last else None,
+                        _skipped_because(job),
+                    )
                     for job in jobs
                 ],
                 "text": text,
@@ -167,6 +175,8 @@ class CronJobAdmin(OperatorModelAdmin):
         if job is not None:
             context |= {
                 "words": _words(job),
+                "because": _skipped_because(job),
+                "durations": _durations(runs or []),
                 "upcoming": _upcoming(job),
                 "template": _template(request, job),
                 "buttons": self.buttons(request, job),
@@ -223,6 +233,32 @@ def _words(job: CronJob) -> str:
         return description.describe(schedule.parse_expression(job.expression), job.timezone)
     except CronExpressionError as error:
         return _("invalid: %(error)s") % {"error": str(error)}
+
+
+#: Why the last occurrence enqueued no job, by `SkipReason`.
+_BECAUSE: Final[dict[str, StrOrPromise]] = {
+    SkipReason.OVERLAP: gettext_lazy("a run has not ended"),
+    SkipReason.DROPPED: gettext_lazy("a middleware dropped the job"),
+    SkipReason.DUPLICATE: gettext_lazy("a unique policy found another job"),
+    SkipReason.REJECTED: gettext_lazy("the job was rejected"),
+}
+
+
+def _skipped_because(job: CronJob) -> StrOrPromise:
+    return _BECAUSE.get(job.skipped_why, job.skipped_why)
+
+
+def _durations(runs: Sequence[_Run]) -> charts.Chart | None:
+    """Return how long the latest runs took, the latest at the right; None for less than two."""
+    found = [
+        (job.finished_at - job.started_at).total_seconds()
+        for each in reversed(runs)
+        if (job := each.job) is not None and job.started_at and job.finished_at
+    ]
+    if len(found) < 2:
+        return None
+    title = _("Running times of the latest runs, at most %(longest)s")
+    return charts.sparkline(title % {"longest": duration(max(found))}, found)
 
 
 def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:

@@ -58,6 +58,12 @@ class CronJob(StoredModel):
     run_count = models.PositiveBigIntegerField(default=0, editable=False)
     #: Occurrences that passed while no scheduler ran.
     missed_count = models.PositiveBigIntegerField(default=0, editable=False)
+    #: Occurrences since the last run that enqueued no job: how many, since when, and for the last
+    #: of them why (`cron_events.SkipReason`) and the job that is the reason.
+    skipped_count = models.PositiveBigIntegerField(default=0, editable=False)
+    skipped_since = models.DateTimeField(null=True, editable=False)
+    skipped_why = models.CharField(max_length=16, blank=True, editable=False)
+    skipped_for = models.UUIDField(null=True, editable=False)
 
     class Meta:
         db_table = "ojs_cron_job"

@@ -13,6 +13,7 @@ from django_ojs.storage import raw_queries
 _CHANGED: Final = (
     *("due_at", "next_run_at", "missed_count"),
     *("last_run_at", "last_job_id", "run_count"),
+    *("skipped_count", "skipped_since", "skipped_why", "skipped_for"),
 )
 
 

@@ -44,6 +44,14 @@ _MAX_OF_QUEUE: Final = 10
 _OF_KEYS: Final = "rate_limit."
 
 
+def _group(type: str) -> str:
+    """Return the group of a type: what it is about, and a dot."""
+    return type[: type.index(".") + 1]
+
+
+_GROUPS: Final = sorted({_group(each) for each in EventType})
+
+
 class EventAdmin(OperatorModelAdmin):
     """The events that are recorded (`OJS["KEEP_EVENTS"]`)."""
 
@@ -78,7 +86,10 @@ class EventAdmin(OperatorModelAdmin):
                 "rows": None
                 if rows is None
                 else [(event, data_of(event, visible=visible)) for event in rows],
-                "types": sorted(EventType),
+                "groups": [
+                    (group, [each for each in sorted(EventType) if _group(each) == group])
+                    for group in _GROUPS
+                ],
                 "type": type,
                 "subject": subject,
                 "filters": type or subject,
@@ -92,7 +103,7 @@ def _page(type: str, subject: str, wanted: PageRequest) -> Page[Event]:
     if subject:
         found = found.filter(subject=subject)
     if type:
-        found = found.filter(type=type)
+        found = found.filter(type__startswith=type) if type in _GROUPS else found.filter(type=type)
     # A rare type among millions of events must not make the page slow.
     among = events.kept() if type and not subject else None
     return keyset.page(found, {"-pk": int}, wanted, among=among, scan_limit=SCAN_LIMIT)
@@ -100,7 +111,9 @@ def _page(type: str, subject: str, wanted: PageRequest) -> Page[Event]:
 
 def _is_possible(type: str, subject: str) -> bool:
     """Whether there can be an event of this type and subject."""
-    return (not type or type in {*EventType}) and "\0" not in subject and len(subject) <= 255
+    return (
+        (not type or type in {*EventType, *_GROUPS}) and "\0" not in subject and len(subject) <= 255
+    )
 
 
 def _hide_keys(request: HttpRequest, page: Iterable[Event]) -> None:

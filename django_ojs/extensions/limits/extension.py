@@ -9,16 +9,8 @@ from uuid import UUID
 from django.db.models import Model
 from django.utils import timezone
 
-from django_ojs.extension import (
-    TICK,
-    Attribute,
-    ClaimRule,
-    Declared,
-    DueStep,
-    Extension,
-    Hooks,
-    RuledClaim,
-)
+from django_ojs.claim_rules import ClaimRule, RuledClaim
+from django_ojs.extension import TICK, Attribute, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.limits import rate_limit_policy
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.extensions.limits.queue_fields import FIELDS

@@ -31,8 +31,9 @@ from uuid import UUID
 from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
+from django_ojs.claim_rules import MayStart, RuledClaim, SetAside
 from django_ojs.conf import settings
-from django_ojs.extension import Known, MayStart, RuledClaim, SetAside
+from django_ojs.extension import Known
 from django_ojs.extensions.limits.limit_journal import (
     RULE,
     check_at,

@@ -11,7 +11,7 @@ from datetime import datetime
 from math import ceil
 from typing import Final, Self
 
-from django_ojs.extension import RuledClaim
+from django_ojs.claim_rules import RuledClaim
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.spec import json

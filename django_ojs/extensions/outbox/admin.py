@@ -182,7 +182,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
             operator.acted("outbox.deleted", object_type="outbox_entry", jobs=number)
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm("django_ojs.requeue_outboxentry"))
+        return bool(request.user.has_perm("ojs_outbox.requeue_outboxentry"))
 
     @admin.display(description=gettext_lazy("reason"), empty_value="")
     def reason(self, entry: OutboxEntry) -> str:

@@ -9,10 +9,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django_ojs.setting import strings
+from django_ojs.spec.full_policy import LOCAL
 from django_ojs.spec.times import parse_seconds
 
-#: The destination of jobs that return to this site's own tables.
-LOCAL: Final = "local"
 MAX_BATCH: Final = 1_000
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}").fullmatch

@@ -12,17 +12,16 @@ from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 from django.db.models import Model
 
-from django_ojs.conf import of
+from django_ojs.conf import of, settings
 from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks, Problem
-from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.hooks import registry, rejected
+from django_ojs.operations.enqueue import caller_database
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
 from django_ojs.spec.errors import OJSError, QueueFull
-from django_ojs.spec.full_policy import FullPolicy
+from django_ojs.spec.full_policy import LOCAL, FullPolicy
 from django_ojs.storage import database, queue_configs
 
 #: Stores the jobs of a batch in this site's database.
@@ -92,8 +91,8 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     options = batch.options
     # The alias of the caller's transaction, where that is not on the jobs' database.
     foreign = None
-    if options.has_transaction:
-        foreign = caller_database.alias_for_caller(may_use_outbox=not options.local)
+    if options.has_transaction and settings().wrong_database == "outbox":
+        foreign = caller_database.foreign_transaction()
     if options.local or (foreign is None and not of(OutboxSettings).outbox):
         return store()
     jobs = list(batch.jobs)
@@ -103,6 +102,8 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
         return store()
     elsewhere = [(index, name) for index, name in enumerate(destinations) if name is not None]
     here = [index for index, name in enumerate(destinations) if name is None]
+    if options.has_transaction and foreign is None and not here:
+        caller_database.check()  # As PUSH does, which none of these jobs reaches.
     results: dict[int, EnqueuedJob] = {}
     using = foreign or database.alias()
     with transaction.atomic(using=using):

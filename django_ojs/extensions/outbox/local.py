@@ -6,21 +6,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from django.core.management.base import CommandError
 from django.db import Error, connections
+from django.db.models import F
 
 from django_ojs.conf import settings
 from django_ojs.extensions.events import commit_order
 from django_ojs.extensions.outbox import operations
 from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.extensions.outbox.breaker import BACKOFF
-from django_ojs.extensions.outbox.destinations import LOCAL
-from django_ojs.extensions.outbox.models import HoldsBack, OutboxEntry
+from django_ojs.extensions.outbox.models import Delivery, HoldsBack, OutboxEntry
 from django_ojs.extensions.payloads import offload
 from django_ojs.extensions.payloads.reference import KEY
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull
+from django_ojs.spec.full_policy import LOCAL
 from django_ojs.storage import database
 
 #: Jobs that are stored in one transaction.
@@ -68,6 +70,22 @@ def deliver_all() -> int:
     while done := deliver():
         count += done
     return count
+
+
+def empty(using: str) -> None:
+    """Store the jobs of an outbox that is about to be dropped. Raises CommandError if some wait.
+
+    It is called in the transaction that drops the table, where no positions are assigned.
+    """
+    pending = outbox.entries(using).filter(state=Delivery.PENDING)
+    order = (F("position").asc(nulls_last=True), "pk")
+    for entry in pending.filter(destination=LOCAL).order_by(*order):
+        _store_one(entry, using)
+    if left := pending.count():
+        raise CommandError(
+            f"Jobs wait in the outbox of the database {using!r}, and would be lost: {left}. Run "
+            "`manage.py ojs_relay --once` until it is empty, or delete them in the admin."
+        )
 
 
 def _deliver(queue: str, using: str) -> int:

@@ -16,7 +16,6 @@ from django_ojs.extensions.outbox import storage as stored
 from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox.settings import OutboxSettings
-from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_new
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope, check_size
@@ -127,10 +126,17 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
         destination=destination,
         type=envelope.type,
         queue=envelope.queue,
-        tenant_id=tenant_of(envelope.meta),
+        tenant_id=_tenant_of(envelope),
         unique_key=envelope.unique_key,
         envelope=json.dumps(document),
     )
+
+
+def _tenant_of(envelope: Envelope) -> str:
+    """Return the tenant that a server would name which has no room for this job."""
+    found = envelope.meta.get("tenant_id")
+    # That of jobs without one is always `_default` (multi-tenancy §15.3).
+    return found if isinstance(found, str) and 0 < len(found) <= 255 else "_default"
 
 
 def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None:
@@ -188,7 +194,7 @@ def aliases() -> list[str]:
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
     home = database.alias()
-    if of(OutboxSettings).wrong_database != "outbox":
+    if settings().wrong_database != "outbox":
         return [home]
     others = [
         alias

@@ -13,16 +13,9 @@ DESTINATIONS: Final = (
 )
 
 
-def _wrong_database(value: object) -> str:
-    if value not in ("error", "warn", "outbox"):
-        raise ValueError
-    return str(value)
-
-
 @dataclass(frozen=True, kw_only=True)
 class OutboxSettings:
     """Settings in `OJS`; names are the keys in lower case."""
 
-    wrong_database: str = setting("error", _wrong_database, '"error", "warn" or "outbox"')
     outbox: tuple[destinations.Destination, ...] = setting((), destinations.read, DESTINATIONS)
     keep_sent: timedelta = setting(timedelta(days=1), duration, DURATION)

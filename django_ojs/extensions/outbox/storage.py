@@ -15,10 +15,10 @@ from django.db import IntegrityError, OperationalError, ProgrammingError, transa
 from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Length, Now
 
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.extensions.outbox.models import Delivery, HoldsBack, OutboxEntry
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
+from django_ojs.spec.full_policy import LOCAL
 from django_ojs.storage import database, raw_queries
 
 #: The longest time by which a relay postpones a job.

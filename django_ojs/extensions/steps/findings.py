@@ -2,13 +2,12 @@
 
 from typing import Final
 
-from django.db.models import Exists, OuterRef
-
 from django_ojs.extension import Problem
 from django_ojs.extensions.steps.models import Step, StepStatus
 from django_ojs.models import Job
 from django_ojs.spec.states import State
 from django_ojs.storage import queue_configs
+from django_ojs.storage.dialects.expressions import OneOf
 
 #: The jobs that are looked at: those that are due next.
 _SAMPLE: Final = 500
@@ -18,11 +17,12 @@ _MOST: Final = 5
 
 def found() -> list[Problem]:
     """Find jobs that may be discarded between two of their steps."""
-    waiting = Step.primary.filter(job_id=OuterRef("pk"), outcome=StepStatus.WAITING)
-    due = Job.primary.filter(state=State.SCHEDULED).annotate(is_asleep=Exists(waiting))
-    columns = ("queue", "type", "options__rate_limit__on_limit", "is_asleep")
-    sample = due.order_by("due_at", "id").values_list(*columns)[:_SAMPLE]
-    asleep = [rest for *rest, is_asleep in sample if is_asleep]
+    columns = ("pk", "queue", "type", "options__rate_limit__on_limit")
+    due = Job.primary.filter(state=State.SCHEDULED).order_by("due_at", "id")
+    sample = {key: rest for key, *rest in due.values_list(*columns)[:_SAMPLE]}
+    # By their ids: a join may read the steps of all jobs.
+    steps = Step.primary.filter(OneOf("job_id", list(sample)), outcome=StepStatus.WAITING)
+    asleep = [sample[key] for key in steps.values_list("job_id", flat=True)]
     queues = {q for q, _, _ in asleep if queue_configs.of(q).backpressure.strategy == "drop_oldest"}
     types = {type for _, type, on_limit in asleep if on_limit == "drop"}
     problems = []

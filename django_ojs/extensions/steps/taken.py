@@ -284,7 +284,9 @@ class Steps:
                 "A handler with atomic=True takes no steps: they would vanish with its "
                 "transaction. Leave atomic out, and write the rows in `steps.atomic`."
             )
-        before = self._before.setdefault(threading.get_ident(), _open_in_a_test())
+        thread = threading.get_ident()
+        if (before := self._before.get(thread)) is None:
+            before = self._before[thread] = _open_in_a_test()
         for alias, depth in _depths().items():
             if depth > before.get(alias, _NOT_OPEN):
                 raise StepError(
@@ -375,8 +377,9 @@ class Steps:
             return None, None
         try:
             exact = settings().exact_integers
-            json.check(result, "result", exact_integers=exact, error=InvalidRequest)
-            check_bytes(result, of(StepsSettings).max_step_result_bytes, "result", PayloadTooLarge)
+            most = json.check(result, "result", exact_integers=exact, error=InvalidRequest)
+            if most > (limit := of(StepsSettings).max_step_result_bytes):
+                check_bytes(result, limit, "result", PayloadTooLarge)
         except OJSError as error:
             raise ResultRejected(
                 f"{error.message} (the step {step.name!r}, whose effects are there)"

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from django_ojs.claim_rules import ClaimRule, RuledClaim
 from django_ojs.extension import (
     Batch,
-    ClaimRule,
     DueStep,
     Extension,
     Hooks,
+    Problem,
     Readmission,
-    RuledClaim,
 )
 from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.extensions.tenants import storage as tenants
@@ -41,6 +41,7 @@ class TenantsExtension(Extension):
         return Hooks(
             around_insert=_insert,
             around_admit_again=_admit_again,
+            bounded_part=_bounded_part,
             # Jobs that wait already; where there are very many, the maintenance does the rest.
             after_queue_configured=tenants.mark,
             claim_rule=TenantTurns(),
@@ -49,6 +50,14 @@ class TenantsExtension(Extension):
     def due_steps(self) -> Sequence[DueStep]:
         """Mark the jobs that wait."""
         return (DueStep(run=tenants.marker.mark_all, interval=60.0, batch=sys.maxsize),)
+
+    openapi = Path(__file__).parent / "openapi.yaml"
+
+    def problems(self) -> Sequence[Problem]:
+        """Find queues whose tenants were at their bounds."""
+        from django_ojs.extensions.tenants import findings
+
+        return findings.found()
 
     def panels(self) -> Sequence[Any]:
         """Return the tenants of a queue."""
@@ -83,6 +92,10 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
     # This is not done in that transaction, which may hold the lock of a tenant.
     bounds.apply_settings()
     return database.in_write_transaction(operation)
+
+
+def _bounded_part(envelope: Any) -> str | None:
+    return next((tenant for _, tenant in tenant_bounds.added_by([envelope])), None)
 
 
 def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:

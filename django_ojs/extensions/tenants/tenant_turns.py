@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from django_ojs.extension import RuledClaim
+from django_ojs.claim_rules import RuledClaim
 from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.extensions.tenants.tenant_statements import Turn, TurnJob, statements
 from django_ojs.spec.isolation import Isolation

@@ -1,10 +1,12 @@
 """Workflows: how far each one is, and a picture of its steps; cancel."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext_lazy
@@ -19,7 +21,9 @@ from django_ojs.extensions.workflows.admin_diagram import StepRow, diagram, stat
 from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowState, WorkflowStep
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import State
 from django_ojs.storage.dialects.expressions import OneOf
 
 STEPS_PER_PAGE: Final = 100
@@ -100,13 +104,18 @@ class WorkflowAdmin(OperatorModelAdmin):
                     gettext_noop("workflows"), lambda: workflows.page(wanted, **which)
                 ),
             )
+            rows = page.rows if page else []
+            first = query(gettext_noop("steps"), lambda: _first_types(rows)) or {}
         return self.render(
             request,
             "workflows",
             _("Workflows"),
             {
                 **paging,
-                "rows": [(row, BADGES[row.state]) for row in (page.rows if page else ())],
+                "rows": [
+                    (row, BADGES[row.state], row.name or _of_steps(row, first.get(row.pk)))
+                    for row in rows
+                ],
                 "tabs": _tabs(state, name),
                 "state": state,
                 "text": name,
@@ -122,6 +131,10 @@ class WorkflowAdmin(OperatorModelAdmin):
                 raise Http404(_("There is no workflow with this id; it may have been pruned."))
             is_drawn = workflow is not None and workflow.jobs_total <= MAX_DRAWN
             steps = query(gettext_noop("steps"), lambda: _steps(workflow)) if is_drawn else None
+            waits = None
+            if workflow is not None and workflow.state == WorkflowState.RUNNING:
+                waits = query(gettext_noop("why it waits"), lambda: _why_it_waits(steps or []))
+            first = steps[0].type if steps else None
         context: dict[str, Any] = {"workflow": workflow, "unread": query.unread}
         if workflow is not None:
             context |= {
@@ -129,12 +142,13 @@ class WorkflowAdmin(OperatorModelAdmin):
                 "buttons": self.buttons(request, workflow),
                 "is_too_large": not is_drawn,
                 "refresh": workflow.state == WorkflowState.RUNNING,
+                "waits": waits,
+                "took": _took(workflow.created_at, workflow.finished_at),
             }
         if steps is not None:
             context |= self._steps_context(request, steps)
-        return self.render(
-            request, "workflow", str(getattr(workflow, "name", None) or key), context
-        )
+        name = key if workflow is None else workflow.name or _of_steps(workflow, first)
+        return self.render(request, "workflow", name, context)
 
     def _steps_context(self, request: HttpRequest, steps: list[StepRow]) -> dict[str, Any]:
         jobs = [step for step in steps if step.type is not None]
@@ -144,11 +158,12 @@ class WorkflowAdmin(OperatorModelAdmin):
         ]
         shown, paging = page_of(chosen, request.GET.get("p", ""), STEPS_PER_PAGE)
         errors = _errors([step.id for step in shown]) if payloads.may_see(request) else {}
+        times = _times([step.id for step in shown])
         return {
             **paging,
             "diagram": diagram(steps),
             "counts": state_counts(steps),
-            "steps": [(step, errors.get(step.id)) for step in shown],
+            "steps": [(step, errors.get(step.id), times.get(step.id)) for step in shown],
             "number": len(chosen),
             "state": state,
             "type": type_,
@@ -178,6 +193,56 @@ def _steps(workflow: Any) -> list[StepRow]:
     if enqueued:
         states = dict(Job.primary.filter(OneOf("pk", enqueued)).values_list("pk", "state"))
     return [StepRow(**row, job_state=states.get(row["id"])) for row in rows]
+
+
+def _of_steps(workflow: Workflow, first: str | None) -> str:
+    """Return what stands for the name of a workflow that has none."""
+    if first is None:
+        return str(workflow.pk)
+    kind = str(workflow.type)
+    return _("%(kind)s of %(type)s") % {"kind": kind, "type": first}
+
+
+def _first_types(rows: Sequence[Workflow]) -> dict[UUID, str | None]:
+    """Return the types of the first steps of the workflows that have no name."""
+    unnamed = [row.pk for row in rows if not row.name]
+    if not unnamed:
+        return {}
+    first = WorkflowStep.primary.filter(workflow_id__in=unnamed, position=0, type__isnull=False)
+    return dict(first.values_list("workflow_id", "type"))
+
+
+def _why_it_waits(steps: Sequence[StepRow]) -> tuple[StepRow, str] | None:
+    """Return a step of a workflow of which nothing runs, and a sentence on what it waits for."""
+    if any(step.job_state == State.ACTIVE for step in steps):
+        return None
+    for step in steps:
+        if step.state == StepState.ENQUEUED:
+            job = Job.primary.filter(pk=step.id).first()
+            reason = None if job is None else why_not_running(job)
+            if reason is not None:
+                return step, reason.sentence
+    ready = next((step for step in steps if step.state == StepState.READY), None)
+    return None if ready is None else (ready, _("It starts when a worker enqueues its job."))
+
+
+def _took(began: datetime | None, ended: datetime | None) -> timedelta | None:
+    return None if began is None else (ended or timezone.now()) - began
+
+
+def _times(keys: Sequence[UUID]) -> dict[UUID, tuple[datetime | None, timedelta | None]]:
+    """Return when these steps started, and how long they took, or have run so far."""
+    rows = WorkflowStep.primary.filter(pk__in=keys).values_list("pk", "started_at", "finished_at")
+    found = {key: (began, ended) for key, began, ended in rows}
+    going_on = [key for key, (_began, ended) in found.items() if ended is None]
+    running = Job.primary.filter(OneOf("pk", going_on), state=State.ACTIVE)
+    for key, began in running.values_list("pk", "started_at") if going_on else ():
+        found[key] = began, None
+    return {
+        key: (began, _took(began, ended))
+        for key, (began, ended) in found.items()
+        if began is not None
+    }
 
 
 def _errors(keys: Sequence[UUID]) -> dict[UUID, Any]:

@@ -11,7 +11,6 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.extensions.limits.rate_limit_policy import key_of_queue
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.hooks import registry
 from django_ojs.http import fields
 from django_ojs.http.access import Access
@@ -34,6 +33,7 @@ from django_ojs.spec.errors import (
     PayloadTooLarge,
     PermissionDenied,
 )
+from django_ojs.spec.full_policy import LOCAL
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions

@@ -32,7 +32,11 @@ class Document:
                 content["tags"] += part.get("tags", ())
                 content["paths"] |= part.get("paths", {})
                 for kind, components in part.get("components", {}).items():
-                    content["components"][kind] |= components
+                    for name, own in components.items():
+                        known = content["components"][kind].setdefault(name, own)
+                        if known is not own:
+                            # An object of the core that has more members.
+                            known["properties"] |= own["properties"]
             self._content = content
         return self._content
 

@@ -95,6 +95,15 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _threads(text: str) -> tuple[int, int]:
+    """Return how many jobs a process runs at a time, and up to how many: `8` (then 0) or `8:32`."""
+    first, colon, last = text.partition(":")
+    least, most = _count(first), _count(last) if colon else 0
+    if colon and most < least:
+        raise ArgumentTypeError("must be a number, or two such as 8:32, the smaller first")
+    return least, most
+
+
 def _seconds(text: str) -> timedelta:
     try:
         value = float(text)
@@ -163,10 +172,11 @@ class Command(BaseCommand):
         add(
             "-t",
             "--threads",
-            type=_count,
-            default=10,
+            type=_threads,
+            default=(10, 0),
             metavar="N",
-            help="jobs that a process runs at a time, async ones included (default: 10)",
+            help="jobs that a process runs at a time, async ones included (default: 10); with "
+            "8:32 it is 8, and can be changed up to 32 on the page of the worker",
         )
         add(
             "--grace",
@@ -222,7 +232,8 @@ class Command(BaseCommand):
         config = WorkerConfig.from_settings(
             **_which_jobs(**options),
             processes=options["processes"],
-            threads=options["threads"],
+            threads=options["threads"][0],
+            most_threads=options["threads"][1],
             grace=options["grace"],
             poll_interval=options["poll_interval"],
             labels=tuple(options["label"]),

@@ -34,7 +34,13 @@ def _rendered(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, JSONMatch):
-        return {"column": value.column, "path": list(value.path), "values": list(value.values)}
+        positions = [list(each) for each in value.positions]
+        return {
+            "column": value.column,
+            "path": list(value.path),
+            "values": list(value.values),
+            **({"positions": positions} if positions else {}),
+        }
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
@@ -72,4 +78,5 @@ def _held(rendered: dict[str, Any]) -> JSONMatch:
         column=cast("Any", rendered["column"]),
         path=tuple(rendered["path"]),
         values=tuple(rendered["values"]),
+        positions=tuple((type, index) for type, index in rendered.get("positions", ())),
     )

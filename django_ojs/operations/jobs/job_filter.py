@@ -1,7 +1,8 @@
 """A filter of jobs: its validation, and its query (ojs-admin-api §7.1, §8)."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -132,6 +133,19 @@ class JobFilter:
             if name in registry.qualifiers:
                 condition(name, value)
 
+    def located(self, positions: Callable[[str], Iterable[tuple[str, int]]]) -> "JobFilter":
+        """Return the filter in which a parameter of handlers stands for an argument as well.
+
+        `positions` returns, for the name of a parameter, the types that have it and the indexes.
+        """
+        held = tuple(
+            replace(each, positions=tuple(positions(each.path[0])))
+            if each.column == "args" and each.path and not each.has_index
+            else each
+            for each in self.held
+        )
+        return replace(self, held=held) if held else self
+
     @property
     def counted(self) -> bool:
         """Whether the counts have the number of these jobs."""
@@ -222,7 +236,11 @@ class JobFilter:
         for tag in self.tags:
             found = found.filter(JSONContains(JSONMatch(column="tags", path=(), values=(tag,))))
         for held in self.held:
-            found = found.filter(JSONContains(held))
+            has = Q(JSONContains(held))
+            for type, index in held.positions:
+                at = replace(held, path=(str(index), *held.path[1:]))
+                has |= Q(type=type) & Q(JSONContains(at))
+            found = found.filter(has)
         for name, value in self.by_extensions:
             found = found.filter(condition(name, value))
         if self.since is not None and self.states and TERMINAL.issuperset(self.states):

@@ -4,6 +4,8 @@ So a user without the permission to see payloads cannot search in them, and no u
 `OJS["ADMIN_REDACT"]` hides.
 """
 
+from collections.abc import Callable, Iterable
+
 from django_ojs.conf import settings
 from django_ojs.hooks import registry
 from django_ojs.operations.jobs.search_query import Search
@@ -13,10 +15,12 @@ _NO_PERMISSION = "You need the permission to see payloads to search in args, met
 _REDACTED = "This site hides what args, meta or error name here, so it cannot be searched."
 
 
-def permitted(search: Search, *, payload: bool) -> Search:
+def permitted(
+    search: Search, *, payload: bool, positions: Callable[[str], Iterable[tuple[str, int]]]
+) -> Search:
     """Return the search, or one without a filter if the user must not use one of its conditions.
 
-    `payload`: whether the user may see what jobs carry.
+    `payload`: whether the user may see what jobs carry. `positions`: see `JobFilter.located`.
     """
     which = search.filter
     if which is None:
@@ -31,7 +35,7 @@ def permitted(search: Search, *, payload: bool) -> Search:
     is_error_redacted = reads_error and bool(names & {"*", "message"})
     if is_error_redacted or any(_is_redacted(held, names) for held in which.held):
         errors.append(_REDACTED)
-    return Search(filter=None, errors=errors) if errors else search
+    return Search(filter=None if errors else which.located(positions), errors=errors)
 
 
 def _is_redacted(held: JSONMatch, names: frozenset[str]) -> bool:

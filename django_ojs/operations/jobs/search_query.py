@@ -139,6 +139,17 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
     return Search(filter=None if errors else JobFilter(**values), errors=errors)
 
 
+def alternatives(text: str) -> list[str]:
+    """Return searches that a text with one word without a qualifier may have meant."""
+    words = list(split(text))
+    bare = [value for name, value, _quoted in words if not name]
+    if len(bare) != 1:
+        return []
+    rest = [f"{name}:{as_value(value, always=quoted)}" for name, value, quoted in words if name]
+    value = as_value(bare[0].removesuffix("*"))
+    return [" ".join([*rest, f"{name}:{value}"]) for name in ("args", "tag", "error")]
+
+
 def split(text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the words of a search: the qualifier, the value, and whether the value was quoted."""
     for qualifier, raw in _WORD.findall(text):

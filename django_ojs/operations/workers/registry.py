@@ -203,6 +203,30 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
     return get(worker_id)
 
 
+@database.write_transaction
+def resize(worker_id: str, slots: int) -> None:
+    """Let a worker run so many jobs at a time, from its next BEAT.
+
+    Raises NotFound, and Conflict for a number that is not between those that it reported.
+    """
+    rows = Worker.primary.filter(pk=worker_id).select_for_update()
+    row = rows.values("concurrency", "least_slots", "most_slots", "wanted_slots").first()
+    if row is None:
+        raise _unknown(worker_id)
+    least, most = row["least_slots"], row["most_slots"]
+    if least is None or most is None or not least <= slots <= most:
+        raise Conflict(
+            f"The worker takes {least} to {most} slots."
+            if most is not None and least != most
+            else "The worker does not change its slots: start it with --threads 8:32, for example.",
+            details={"worker_id": worker_id, "least_slots": least, "most_slots": most},
+        )
+    before = row["wanted_slots"] or row["concurrency"]
+    Worker.primary.filter(pk=worker_id).update(wanted_slots=slots)
+    if before != slots:
+        operator.acted("worker.directed", worker_id, changes={"slots": (before, slots)})
+
+
 def deregister(worker_id: str) -> int:
     """Remove a worker whose heartbeats have stopped, and rescue its jobs. Return how many.
 

@@ -47,6 +47,11 @@
     const [, minus, name, colon, typed] = /^(-?)([^:]*)(:?)(.*)$/.exec(text);
     if (!colon) {
       if (!name) return [];
+      if (name.startsWith("args.")) {
+        return (known.parameters ?? [])
+          .filter((parameter) => parameter.startsWith(name.slice(5)))
+          .map((parameter) => ({ text: `args.${parameter}:`, example: "" }));
+      }
       return Object.entries(known.qualifiers)
         .filter(([qualifier]) => qualifier.startsWith(name.toLowerCase()))
         .map(([qualifier, example]) => ({ text: `${minus}${qualifier}${/^(args|meta)$/.test(qualifier) ? "." : ":"}`, example }));

@@ -19,12 +19,14 @@ class JSONMatch:
     """One of `values`, at a path in a job's `args` or `meta`, or among its `tags`.
 
     In `args`, which is a list, the path begins in any item, or in the item whose index is the first
-    part of the path. No key contains a double quote.
+    part of the path. No key contains a double quote. Jobs of some types have what the path begins
+    with, the parameter of a handler, at an index: `positions` are pairs of these.
     """
 
     column: Literal["args", "meta", "tags"]
     path: tuple[str, ...]
     values: tuple[Scalar, ...]
+    positions: tuple[tuple[str, int], ...] = ()
 
     @property
     def has_index(self) -> bool:

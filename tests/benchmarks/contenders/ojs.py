@@ -30,6 +30,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 #: "off" has producers announce nothing.
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
 
+#: The optional apps that a measure needs.
+_APPS = [f"django_ojs.extensions.{name}" for name in ("cron", "steps", "workflows")]
+
 TABLES = ("ojs_job", "ojs_attempt", "ojs_workflow", "ojs_workflow_step")
 TABLES_OF_STEPS = ("ojs_step", "ojs_step_signal")
 
@@ -45,7 +48,7 @@ class OpenJobSpec(Durable):
     def django_settings(self) -> dict[str, Any]:
         """Install the app and the handlers."""
         return {
-            "INSTALLED_APPS": ["django_ojs", "django_ojs.extensions.steps", "tests.benchmarks"],
+            "INSTALLED_APPS": ["django_ojs", *_APPS, "tests.benchmarks"],
             "ROOT_URLCONF": "tests.benchmarks.site",
             "OJS": {},
         }

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.benchmarks import contenders, starts
-from tests.benchmarks.contenders.base import Durable, Work
+from tests.benchmarks.contenders.base import AT, Durable, Work
 from tests.benchmarks.field import ALL_SECONDS, FIRST_SECONDS, Field
 from tests.benchmarks.measures.drain import drain
 from tests.benchmarks.processes import wait_until
@@ -22,6 +22,8 @@ COST = {steps: f"CPU of a step, runs of {steps}" for steps in RUNS}
 STARTS, ENQUEUES = "starts of runs", "starts of jobs"
 P50, P95 = "signal p50", "signal p95"
 RESUMED = "resumed after kill -9"
+#: An idle worker beside runs that wait, and beside none.
+IDLE, IDLE_MEMORY = "idle beside waiting runs", "memory beside waiting runs"
 
 #: Runs that wait, and the mean seconds between two signals.
 _GAP = 0.1
@@ -40,6 +42,8 @@ def measure(field: Field, scale: Scale) -> None:
         for name in names:
             field.attempt(P50, name, partial(_signal, field, scale, round_, name))
             field.attempt(RESUMED, name, partial(_kill, field, scale, round_, name))
+        for waiting in (0, scale.waiting // 10):
+            _idle(field, scale, round_, waiting)
 
 
 def _work(name: str, steps: int, processes: int = 1) -> Work:
@@ -87,16 +91,46 @@ def _signal(field: Field, scale: Scale, round_: int, name: str) -> None:
         field.results.add(measure, name, round_, value, setting=work.setting, samples=len(waits))
 
 
+def label(waiting: int) -> str:
+    """Return the name of a row."""
+    return f"{contenders.OURS}, {waiting:,} wait"
+
+
+def _idle(field: Field, scale: Scale, round_: int, waiting: int) -> None:
+    """Watch what an idle worker costs, with PostgreSQL, in percent of a core; and its memory."""
+    producer, work = field.producer(contenders.OURS), _work(contenders.OURS, 0)
+    producer.do("reset")
+    producer.do("sleepers", jobs=waiting)
+    field.server.settle(producer.database)
+    with field.worker(producer, work) as worker:
+        producer.do("trickle", first=0, jobs=3, gap=0.01)
+        wait_until(
+            lambda: starts.count(field.starts) >= 3,
+            seconds=FIRST_SECONDS,
+            step=0.05,
+            what="first jobs",
+            watch=worker,
+        )
+        time.sleep(min(3.0, scale.idle))
+        began, used = time.monotonic(), worker.cpu() + (field.server.cpu() or 0.0)
+        time.sleep(scale.idle)
+        used = worker.cpu() + (field.server.cpu() or 0.0) - used
+        share = used / (time.monotonic() - began) * 100
+        field.results.add(IDLE, label(waiting), round_, share)
+        field.results.add(IDLE_MEMORY, label(waiting), round_, worker.memory())
+
+
 def _kill(field: Field, scale: Scale, round_: int, name: str) -> None:
     """Measure from `kill -9` until a fresh worker takes up a run that was interrupted."""
     if name != contenders.OURS:  # The others wait for a lease, or need the same id again.
         return
-    producer, runs, work = field.producer(name), 16, _work(name, 1_000)
+    # No more than run at a time: the fresh worker has no others to begin with.
+    producer, runs, work = field.producer(name), AT, _work(name, 1_000)
     producer.do("fill", jobs=runs, kind=work.kind)
     seen = partial(starts.count, field.starts)
     with field.worker(producer, work) as first:
         wait_until(
-            lambda: seen() > 0, seconds=FIRST_SECONDS, step=0.005, what="a first run", watch=first
+            lambda: seen() >= runs, seconds=FIRST_SECONDS, step=0.005, what="all run", watch=first
         )
         first.kill()
         killed, before = time.time(), {entry.number for entry in starts.read(field.starts)}

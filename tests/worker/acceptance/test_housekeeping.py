@@ -14,6 +14,8 @@ from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, fetch
+from django_ojs.operations.workers import registry
+from django_ojs.spec.errors import Conflict
 from tests import factories
 from tests.held_key import held_key
 from tests.operations.cron.scenes import make_due, register
@@ -262,3 +264,40 @@ def test_a_worker_survives_the_loss_of_all_its_connections(start: Start) -> None
     again = stored(handlers.session.enqueue())
     assert becomes(again, "completed").result != first.result
     assert [w.pk for w in tree.workers()] == [worker.pk]
+
+
+@pytest.mark.smoke
+def test_the_slots_of_a_worker_are_changed_from_outside_within_what_its_command_allows(
+    start: Start,
+) -> None:
+    (worker,) = start("--threads", "1:3").ready().workers()
+    assert (worker.concurrency, worker.least_slots, worker.most_slots) == (1, 1, 3)
+    jobs = [stored(handlers.wait.enqueue()) for _ in range(3)]
+    jobs.append(stored(handlers.wait_async.enqueue()))
+    started(jobs[0])
+    assert not any(runs(job) for job in jobs[1:])
+    registry.resize(worker.pk, 3)
+    for job in jobs[:3]:
+        started(job)
+    eventually(
+        lambda: Worker.objects.filter(pk=worker.pk, concurrency=3, wanted_slots=None).exists(),
+        "the worker has reported its slots",
+    )
+    # Fewer: those that run go on, and another one starts when one slot is free.
+    registry.resize(worker.pk, 1)
+    eventually(
+        lambda: Worker.objects.filter(pk=worker.pk, concurrency=1, wanted_slots=None).exists(),
+        "the worker has reported its slots",
+    )
+    release(jobs[0])
+    becomes(jobs[0], "completed")
+    release(jobs[1])
+    becomes(jobs[1], "completed")
+    assert not runs(jobs[3])
+    release(jobs[2])
+    started(jobs[3])
+    release(jobs[3])
+    becomes(jobs[3], "completed")
+    for slots in (0, 4):
+        with pytest.raises(Conflict, match="takes 1 to 3 slots"):
+            registry.resize(worker.pk, slots)

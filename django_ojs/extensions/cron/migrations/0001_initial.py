@@ -74,6 +74,10 @@ class Migration(migrations.Migration):
                 ("last_run_at", models.DateTimeField(editable=False, null=True)),
                 ("last_job_id", models.UUIDField(editable=False, null=True)),
                 ("run_count", models.PositiveBigIntegerField(default=0, editable=False)),
+                ("skipped_count", models.PositiveBigIntegerField(default=0, editable=False)),
+                ("skipped_since", models.DateTimeField(editable=False, null=True)),
+                ("skipped_why", models.CharField(blank=True, editable=False, max_length=16)),
+                ("skipped_for", models.UUIDField(editable=False, null=True)),
                 ("missed_count", models.PositiveBigIntegerField(default=0, editable=False)),
             ],
             options={

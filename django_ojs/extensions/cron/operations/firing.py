@@ -15,8 +15,7 @@ from django_ojs.extensions.cron import cron_events
 from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase, OverlapPolicy
 from django_ojs.extensions.cron.operations.queries import split
-from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.hooks import publish_all
+from django_ojs.hooks import publish_all, registry
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
@@ -38,7 +37,8 @@ from django_ojs.storage import database
 #: Held jobs of one cron job from which a warning is logged (ojs-cron §6.1).
 MANY_HELD: Final = 3
 
-# A full queue does not lose an occurrence: the outbox delivers its job when there is room.
+# A full queue does not lose an occurrence: the outbox delivers its job when there is room. Without
+# the outbox, the occurrence is due until then.
 _WAIT: Final = PushOptions(batch=True, generated_ids=True, notes=(FullPolicy(outbox=True),))
 _DO_NOT_WAIT: Final = replace(_WAIT, is_tried_again=True)
 
@@ -190,8 +190,13 @@ def _push(runs: Sequence[Firing], options: PushOptions) -> None:
 
 
 def _is_locked(error: Exception) -> bool:
-    """Whether a transaction that has not ended keeps a job from its key, or from its queue."""
-    return isinstance(error, UniqueKeyLocked) or (isinstance(error, QueueFull) and error.is_busy)
+    """Whether a job is kept from its key or its queue by a transaction that has not ended.
+
+    Or from its queue by others that wait there, and there is no outbox in which it could wait.
+    """
+    if isinstance(error, QueueFull):
+        return error.is_busy or not registry.has("outbox")
+    return isinstance(error, UniqueKeyLocked)
 
 
 def _envelope(run: Firing) -> Envelope:
@@ -204,11 +209,20 @@ def _envelope(run: Firing) -> Envelope:
         "cron_name": occurrence.cron_job.name,
         "cron_triggered_at": format_timestamp(occurrence.scheduled_at),
     }
-    if run.is_held and outbox.route(envelope) is not None:
+    if run.is_held and _is_for_elsewhere(envelope):
         # Only the other server could activate it, and nothing here learns when an earlier run ends.
         run.is_held = False
     envelope.pending = run.is_held
     return envelope
+
+
+def _is_for_elsewhere(envelope: Envelope) -> bool:
+    """Whether the outbox, if the site has one, sends a job to another server."""
+    if not registry.has("outbox"):
+        return False
+    from django_ojs.extensions.outbox.operations import route
+
+    return route(envelope) is not None
 
 
 def _outcome(result: EnqueuedJob) -> EnqueuedJob | SkippedRun:
@@ -252,6 +266,8 @@ def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
                 )
             )
             cron_job.run_count += 1
+            cron_job.skipped_count, cron_job.skipped_since = 0, None
+            cron_job.skipped_why, cron_job.skipped_for = "", None
             cron_job.last_run_at, cron_job.last_job_id = now, run.result.id
             events.append(
                 event_source(cron_job).triggered(
@@ -264,6 +280,10 @@ def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
                 )
             )
         elif run.result is not None:
+            if not cron_job.skipped_count:
+                cron_job.skipped_since = occurrence.scheduled_at
+            cron_job.skipped_count += 1
+            cron_job.skipped_why, cron_job.skipped_for = run.result.reason, run.result.job_id
             events.append(
                 event_source(cron_job).skipped(
                     run.result.reason,

@@ -10,14 +10,13 @@ from django.db import IntegrityError, connections
 
 from django_ojs import hooks
 from django_ojs.conf import of, settings
-from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.workflows import workflow_events
 from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowStep
 from django_ojs.extensions.workflows.operations import starting
 from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.extensions.workflows.spec import Graph, GraphStep
 from django_ojs.hooks import publish_all
-from django_ojs.operations.enqueue import lineage
+from django_ojs.operations.enqueue import caller_database, lineage
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope, parse
@@ -65,7 +64,7 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
 def _create_here(graph: Graph, queues: list[str], has_transaction: bool) -> Workflow:
     if len(connections.settings) > 1 and has_transaction:
         # A workflow is followed here: it cannot go through an outbox.
-        caller_database.alias_for_caller(may_use_outbox=False)
+        caller_database.check()
     return _create(_marked(graph), queues)
 
 

@@ -12,7 +12,6 @@ from django.db import InterfaceError, OperationalError
 from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.tenants import tenant_bounds
 from django_ojs.extensions.workflows import storage as workflows
 from django_ojs.extensions.workflows.models import MARK, StepState, WorkflowStep
 from django_ojs.models import Job
@@ -78,7 +77,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
     """Enqueue the jobs of these steps, in the transaction that has locked their workflows."""
     results = ParentResults(steps)
     started = Started()
-    # A tenant at its bound keeps no other tenant of the queue from its jobs.
+    # A part of a queue that is at its bound keeps no other part from its jobs.
     by_place: dict[tuple[str, str], list[tuple[WorkflowStep, Envelope]]] = {}
     for step in steps:
         try:
@@ -86,8 +85,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
         except OJSError as error:  # The limits were lowered since the workflow was created.
             started.rejected.append((step, _error(error)))
         else:
-            bounded = tenant_bounds.added_by([envelope])
-            place = next(iter(bounded), (envelope.queue, ""))
+            place = envelope.queue, hooks.bounded_part(envelope) or ""
             by_place.setdefault(place, []).append((step, envelope))
     # In order, so that two processes that lock bounded queues do not deadlock.
     full_queues: dict[str, QueueFull] = {}

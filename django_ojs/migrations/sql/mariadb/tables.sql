@@ -53,13 +53,6 @@ ALTER TABLE ojs_limit_check CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nop
     ADD INDEX IF NOT EXISTS ojs_limit_check_due (due_at, limit_key),
     ADD INDEX IF NOT EXISTS ojs_limit_check_key (limit_key, due_at);
 
-ALTER TABLE ojs_outbox CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_outbox_no_position (position, id),
-    ADD INDEX IF NOT EXISTS ojs_outbox_next (state, destination, position),
-    ADD INDEX IF NOT EXISTS ojs_outbox_next_of_queue (state, destination, queue, position),
-    ADD INDEX IF NOT EXISTS ojs_outbox_sent (state, sent_at),
-    ADD INDEX IF NOT EXISTS ojs_outbox_rejected (state, created_at);
-
 ALTER TABLE ojs_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,

@@ -6,5 +6,5 @@ UPDATE ojs_worker SET active_jobs = 0, seen_at = {now},
     steady_since = coalesce(CASE WHEN beat_at > {now} - INTERVAL 2000 * beat_interval_ms MICROSECOND
                                  THEN steady_since END, {now}),
     beat_at = {now}
-WHERE id = %(worker_id)s AND owner = '' AND state = 'running'
+WHERE id = %(worker_id)s AND owner = '' AND state = 'running' AND wanted_slots IS NULL
   AND beat_interval_ms = %(interval)s AND session_pid <=> %(pid)s

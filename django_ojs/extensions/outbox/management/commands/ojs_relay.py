@@ -15,12 +15,12 @@ from django_ojs.command_line.database_check import errors_in_words, schema_probl
 from django_ojs.conf import of
 from django_ojs.extensions.outbox import local
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.extensions.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.extensions.outbox.relay_threads import Relays, relays
 from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.management.commands.ojs_worker import log_to_console
 from django_ojs.spec import ids
+from django_ojs.spec.full_policy import LOCAL
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers

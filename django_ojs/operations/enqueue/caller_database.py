@@ -8,8 +8,9 @@ from typing import Final
 
 from django.db import connections
 
-from django_ojs.conf import of
-from django_ojs.extensions.outbox.settings import OutboxSettings
+from django_ojs.conf import settings
+from django_ojs.hooks import registry
+from django_ojs.not_installed import line_to_add
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
@@ -18,16 +19,14 @@ _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
 
 
-def alias_for_caller(*, may_use_outbox: bool) -> str | None:
-    """Return the alias whose outbox takes the jobs, so that they commit with the caller.
+def check() -> None:
+    """Raise WrongDatabase, or warn, where jobs would not commit with the caller's transaction.
 
-    None where the jobs' own alias commits with the caller. Where it does not, and WRONG_DATABASE is
-    not "outbox", or the outbox may not be used: raises WrongDatabase or warns, as the setting says.
+    WRONG_DATABASE says which. Called where the outbox has not taken the jobs.
     """
-    other = foreign_transaction()
-    if other is None or (may_use_outbox and of(OutboxSettings).wrong_database == "outbox"):
-        return other
-    alias = database.alias()
+    if (other := foreign_transaction()) is None:
+        return
+    alias, wanted = database.alias(), settings().wrong_database
     message = (
         f"A job was enqueued inside atomic(using={other!r}), but jobs are stored in {alias!r}: it "
         "would not roll back with that transaction. Enqueue inside "
@@ -35,10 +34,11 @@ def alias_for_caller(*, may_use_outbox: bool) -> str | None:
         "one database; OJS = {'WRONG_DATABASE': 'warn'} turns this error into a warning, and "
         "'outbox' sends the job through the outbox of that alias."
     )
-    if of(OutboxSettings).wrong_database != "warn":
+    if wanted == "outbox" and not registry.has("outbox"):
+        message = f"{message} {line_to_add('outbox')}"
+    if wanted != "warn":
         raise WrongDatabase(message)
     warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
-    return None
 
 
 def foreign_transaction() -> str | None:
@@ -53,7 +53,7 @@ def foreign_transaction() -> str | None:
 
 
 def _level_of_caller() -> int:
-    """Return the `stacklevel` by which `alias_for_caller` warns of the line that enqueued.
+    """Return the `stacklevel` by which `check` warns of the line that enqueued.
 
     `skip_file_prefixes` does this from Python 3.12 on. An async twin runs in a thread that has no
     frame of the coroutine which awaits it: then it is the line that entered `async_to_sync`, or

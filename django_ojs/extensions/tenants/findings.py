@@ -1,0 +1,43 @@
+"""What needs attention of tenants."""
+
+from datetime import timedelta
+
+from django.db.models import Sum
+from django.db.models.functions import Now
+
+from django_ojs.extension import Problem
+from django_ojs.extensions.backpressure.storage import is_bounded
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.tenants.spec import TenantLimits
+from django_ojs.models import Queue
+from django_ojs.storage import queue_configs
+from django_ojs.storage.figures import known_queues
+
+
+def found() -> list[Problem]:
+    """Find queues of which tenants were at their bounds in the last hour."""
+    configs = queue_configs.current()
+    known = (
+        {} if configs is None else {name: configs.of(name) for name in known_queues.by_name().names}
+    )
+    # What rejects jobs of a queue that has a bound of its own is told of that.
+    names = [
+        name
+        for name, config in known.items()
+        if config.part(TenantLimits) is not None and not is_bounded(config.backpressure)
+    ]
+    if not names:
+        return []
+    rows = Rollup.primary.filter(queue__in=names, minute__gt=Now() - timedelta(hours=1))
+    rejected = rows.values("queue").annotate(jobs=Sum("rejected")).filter(jobs__gt=0)
+    return [
+        Problem(
+            found=f"Tenants of queue {queue} were at their bounds in the last hour; jobs rejected: "
+            f"{jobs}.",
+            why="Those jobs did not run.",
+            cure="See which of them have how many jobs on the page of the queue in the admin, "
+            f"start more workers with --queues {queue}, or raise the bounds in its tenant_limits.",
+            model=Queue,
+        )
+        for queue, jobs in rejected.order_by("queue").values_list("queue", "jobs")
+    ]
