@@ -1,7 +1,8 @@
 """Metrics for Prometheus (ojs-observability §8, ojs-backpressure §10.2).
 
-They come from the database, so that every process returns the same. No query reads jobs; only where
-jobs report their progress, one reads those that run.
+They come from the database, so that every process returns the same. No query reads jobs; only the
+incidents read bounded ranges of them, and where jobs report their progress, one reads those that
+run.
 Counters and histograms come from the rollups, which processes write every ten seconds.
 """
 

@@ -107,6 +107,7 @@ def operations() -> dict[str, Callable[[], Act]]:
 
     import django_ojs as ojs
     from django_ojs.extension import Known
+    from django_ojs.extensions.backpressure.operations import pressure_monitor
     from django_ojs.operations import ack, fail
     from django_ojs.operations.access import api_keys
     from django_ojs.spec.failure import Failure
@@ -148,6 +149,8 @@ def operations() -> dict[str, Callable[[], Act]]:
         return complete
 
     def push_over_http() -> Act:
+        # No request asks for a look at the pressure in the next seconds.
+        pressure_monitor.watch.check()
         headers = {"Authorization": f"Bearer {key}"}
         return lambda: created(
             client.post("/ojs/v1/jobs", job, content_type="application/json", headers=headers)
