@@ -258,8 +258,9 @@ class Registry:
 
     def brought_by(self, extension: Extension, what: str, *args: Any) -> list[Any]:
         """Return what one extension brings, and nothing where it fails; see `brought`."""
+        ask = getattr(extension, what)
         try:
-            return list(getattr(extension, what)(*args))
+            return list(ask(*args))
         except (DatabaseError, OJSError, ImproperlyConfigured):
             raise  # Who asks knows what to do, or says it.
         except Exception as error:
