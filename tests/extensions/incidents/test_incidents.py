@@ -125,6 +125,10 @@ def test_an_advice_is_no_incident() -> None:
     assert [each.severity for each in looking.look()] == ["advice"]
     assert not Incident.primary.exists()
     assert Api().get("/ojs/v1/health/findings").ok()["status"] == "ok"
+    # The overview is red without a worker, also where nothing waits.
+    page = root().get(OVERVIEW).content.decode()
+    assert '<li class="ojs-is-bad">No worker is running.' in page
+    assert "No problem found" not in page
     push()
     assert [each.severity for each in looking.look()] == ["critical"]
     assert Incident.primary.get().identity == "no_worker"
