@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Extension
@@ -163,8 +164,32 @@ def observe(seen: Signs) -> Observations:
         due_is_capped=due.total() >= MOST,
         is_behind=seen.is_behind,
         is_maintained=seen.is_maintained,
-        found=[each for extension in seen.extensions for each in extension.findings()],
+        found=[
+            *failed_extensions(),
+            *(
+                each
+                for extension in seen.extensions
+                for each in registry.brought_by(extension, "findings")
+            ),
+        ],
     )
+
+
+def failed_extensions() -> list[Finding]:
+    """Return which extensions failed in this process in the last hour."""
+    since = timezone.now() - timedelta(hours=1)
+    return [
+        Finding(
+            kind="extension_failed",
+            subject=name,
+            text=f"The extension {name} {failure.what} ({failure.error}).",
+            why="What it does for these jobs or this page is missing.",
+            cure="The log has the traceback. Correct the extension, or take it out.",
+            since=failure.at,
+        )
+        for name, failure in sorted(registry.failures.items())
+        if failure.at >= since
+    ]
 
 
 def due_by_queue() -> Counter[str]:
