@@ -1,8 +1,5 @@
 """What an extension may do: the interface between the core and its extensions.
 
-if TYPE_CHECKING:
-    from django_ojs.finding import Finding
-
 An extension is an object of a subclass of `Extension`, which its app registers in `ready()`. Its
 hooks are functions that the core calls. The core imports no extension: it calls the functions of
 `django_ojs.hooks`, where the registry is.
@@ -32,7 +29,7 @@ One that keeps jobs from all claims for a while holds them (see `storage.holds`)
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
@@ -49,9 +46,6 @@ from django_ojs.spec.states import State, Trigger
 
 if TYPE_CHECKING:
     from django_ojs.claim_rules import ClaimRule
-
-if TYPE_CHECKING:
-    from django_ojs.finding import Finding
 
 logger = logging.getLogger("django_ojs")
 
@@ -340,9 +334,7 @@ class Hooks:
     #: A statement has changed the states of jobs: called with the change, by the trigger of the
     #: state machine (ojs-core §6.3). It is called by `storage.transitions` right after the
     #: statement and in its transaction, which is opened if none is open. An error undoes the change
-    #: and is raised by the operation. What changes many jobs without their callers (claims, the
-    #: promotion of due jobs, the return of lost ones, the outcomes of a worker) is then repeated
-    #: job by job, so that it is undone only for those for which the hook raises again.
+    #: and is raised by the operation.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
     #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
@@ -427,8 +419,7 @@ class Hooks:
 
     #: FETCH without a worker of ours begins, such as one over HTTP, where nothing else may do what
     #: is due: called before the claim, in the caller's transaction or in none. There may be very
-    #: many, so it limits its own queries. An error of the database, or an OJSError, is raised by
-    #: FETCH; any other is logged.
+    #: many, so it limits its own queries. An error is raised by FETCH.
     before_fetch: Callable[[], object] | None = None
 
     #: What it has a say in when jobs of some queues are claimed.
@@ -466,7 +457,7 @@ class Hooks:
 
     #: The command `ojs_worker` starts: called before its processes, when the database has answered,
     #: outside of a transaction. After an error of the database it is called again; a CommandError
-    #: ends the command, and any other error is logged.
+    #: ends the command.
     workers_start: Callable[[], object] | None = None
 
     #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
@@ -489,13 +480,12 @@ class Hooks:
 
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
-    #: `--once`, which ends by itself, has none. An error is logged.
+    #: `--once`, which ends by itself, has none. An error ends the worker.
     worker_threads: Callable[[str], Closing] | None = None
 
     #: A worker with `--once` has found no job: called for what is to be enqueued before it ends,
     #: such as the next steps of workflows, outside of a transaction. It returns how much there was:
-    #: the worker claims again then. An error of the database is that of a claim; any other is
-    #: logged.
+    #: the worker claims again then. An error of the database is that of a claim.
     next_jobs: Callable[[], int] | None = None
 
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of
@@ -565,6 +555,22 @@ class Qualifier:
     reads_payload: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Something that needs attention: what was found, why it matters, and what to do.
+
+    The overview of the admin, with a link to the list of a model, and `doctor` show it.
+    """
+
+    found: str
+    why: str
+    cure: str
+    since: datetime | None = None
+    model: type[Model] | None = None
+    #: Of the address of that list, such as `?state=rejected`.
+    query: str = ""
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -631,20 +637,13 @@ class Extension:
         """
         return ()
 
-    def findings(self) -> Sequence["Finding"]:
+    def problems(self) -> Sequence[Problem]:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
-        Called by the maintenance, when the overview is shown, at times by its other pages, by
-        `doctor`, the metrics and `GET /health`. An error is that of all findings of failures.
+        Called when the overview is shown, at times by its other pages, and by `doctor`. An error
+        is that of all findings of failures.
         """
         return ()
-
-    def may_find(self) -> str:
-        """Return the condition, in SQL as `DueStep.when` has it, without which it finds nothing.
-
-        One statement asks those of all extensions. Nothing: `findings` is always called.
-        """
-        return ""
 
     def doctor_checks(self) -> Sequence[Any]:
         """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.

@@ -14,12 +14,13 @@ import django
 from django.conf import settings
 from sphinx.application import Sphinx
 
+APPS = ("checkpoints", "cron", "outbox", "steps", "tenants", "webhooks", "workflows")
 settings.configure(
     INSTALLED_APPS=[
         "django.contrib.auth",
         "django.contrib.contenttypes",
         "django_ojs",
-        *(f"django_ojs.extensions.{name}" for name in ("cron", "steps", "webhooks")),
+        *(f"django_ojs.extensions.{name}" for name in APPS),
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     USE_TZ=True,

@@ -254,7 +254,7 @@ def test_jobs_that_became_no_row_of_their_own(ojs: TestContext) -> None:
         save.enqueue("thing")
     assert message(ojs.assert_enqueued, send).splitlines()[-1] == (
         "* 2 jobs of this type were stored in the outbox for billing, and not as a job of this "
-        "site: see django_ojs.models.OutboxEntry."
+        "site: see django_ojs.extensions.outbox.models.OutboxEntry."
     )
     assert message(ojs.assert_enqueued, save).splitlines()[-1] == (
         "* 1 job of this type was dropped by an enqueue middleware."

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from django_ojs.finding import Finding
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DoctorFinding:
+    """Something that needs attention: what was found, why it matters, and what to do."""
+
+    found: str
+    why: str
+    cure: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,7 +24,7 @@ class Check:
 
     name: str
     about: str
-    run: Callable[[], Iterable[Finding]]
+    run: Callable[[], Iterable[DoctorFinding]]
     repair: tuple[Callable[[], object], ...] = ()
     applies: Callable[[], bool] = lambda: True
     is_repaired_alone: bool = False

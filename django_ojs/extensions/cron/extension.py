@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.core.management.base import CommandError
 from django.db.models import Model
 
 from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
 from django_ojs.spec.errors import OJSError
-
-if TYPE_CHECKING:
-    from django_ojs.finding import Finding
 
 logger = logging.getLogger("django_ojs")
 
@@ -63,17 +60,11 @@ class CronExtension(Extension):
 
         return cron.SUBCOMMANDS
 
-    def may_find(self) -> str:
-        """A schedule is late."""
-        from django_ojs.extensions.cron.findings import condition
+    def doctor_checks(self) -> Sequence[Any]:
+        """Check that cron jobs run in time."""
+        from django_ojs.extensions.cron import doctor
 
-        return condition()
-
-    def findings(self) -> Sequence["Finding"]:
-        """Return the schedules that are late."""
-        from django_ojs.extensions.cron import findings
-
-        return findings.found()
+        return doctor.CHECKS
 
     def routes(self) -> Sequence[Any]:
         """Return the routes of cron jobs."""

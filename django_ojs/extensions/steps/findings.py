@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from django_ojs.extension import Problem
 from django_ojs.extensions.steps.models import Step, StepStatus
-from django_ojs.finding import Finding, Severity
 from django_ojs.models import Job
 from django_ojs.spec.states import State
 from django_ojs.storage import queue_configs
@@ -15,7 +15,7 @@ _SAMPLE: Final = 500
 _MOST: Final = 5
 
 
-def found() -> list[Finding]:
+def found() -> list[Problem]:
     """Find jobs that may be discarded between two of their steps."""
     columns = ("pk", "queue", "type", "options__rate_limit__on_limit")
     due = Job.primary.filter(state=State.SCHEDULED).order_by("due_at", "id")
@@ -28,10 +28,8 @@ def found() -> list[Finding]:
     problems = []
     if queues:
         problems.append(
-            Finding(
-                kind="steps_may_be_dropped",
-                severity=Severity.ADVICE,
-                text=f"Jobs wait in a step, and their queue may drop them: {_names(queues)}.",
+            Problem(
+                found=f"Jobs wait in a step, and their queue may drop them: {_names(queues)}.",
                 why="With the strategy drop_oldest, a job that goes on after its wait is the "
                 "oldest, and is discarded between two steps when the queue is full.",
                 cure="Give these queues the strategy reject or block, or these jobs another queue.",
@@ -39,10 +37,8 @@ def found() -> list[Finding]:
         )
     if types:
         problems.append(
-            Finding(
-                kind="steps_may_be_limited",
-                severity=Severity.ADVICE,
-                text=f"Jobs wait in a step, and their limit may drop them: {_names(types)}.",
+            Problem(
+                found=f"Jobs wait in a step, and their limit may drop them: {_names(types)}.",
                 why="With on_limit drop, a job that goes on after its wait and meets the limit is "
                 "discarded between two steps.",
                 cure="Let these types wait at their limit: on_limit wait or reschedule.",

@@ -5,17 +5,16 @@ from datetime import timedelta
 from django.db.models import Sum
 from django.db.models.functions import Now
 
+from django_ojs.extension import Problem
 from django_ojs.extensions.backpressure.storage import is_bounded
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.tenants.spec import TenantLimits
-from django_ojs.finding import AdminPage, Finding
-from django_ojs.formatting import number_of
 from django_ojs.models import Queue
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import known_queues
 
 
-def found() -> list[Finding]:
+def found() -> list[Problem]:
     """Find queues of which tenants were at their bounds in the last hour."""
     configs = queue_configs.current()
     known = (
@@ -32,20 +31,13 @@ def found() -> list[Finding]:
     rows = Rollup.primary.filter(queue__in=names, minute__gt=Now() - timedelta(hours=1))
     rejected = rows.values("queue").annotate(jobs=Sum("rejected")).filter(jobs__gt=0)
     return [
-        Finding(
-            kind="tenants_rejected",
-            subject=queue,
-            queue=queue,
-            text=f"Tenants of queue {queue} were at their bounds in the last hour: "
-            f"{number_of(jobs, 'job')} rejected.",
+        Problem(
+            found=f"Tenants of queue {queue} were at their bounds in the last hour; jobs rejected: "
+            f"{jobs}.",
             why="Those jobs did not run.",
-            cure="See which of them have how many jobs on the page of the queue, start more "
-            "workers for it, or raise the bounds in its tenant_limits.",
-            jobs=jobs,
-            pages=(
-                AdminPage(model=Queue, key=queue, action="configure"),
-                AdminPage(model=Queue, key=queue),
-            ),
+            cure="See which of them have how many jobs on the page of the queue in the admin, "
+            f"start more workers with --queues {queue}, or raise the bounds in its tenant_limits.",
+            model=Queue,
         )
         for queue, jobs in rejected.order_by("queue").values_list("queue", "jobs")
     ]

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.webhooks.settings import WebhookSettings
-
-if TYPE_CHECKING:
-    from django_ojs.finding import Finding
 
 
 class WebhooksExtension(Extension):
@@ -65,13 +62,7 @@ class WebhooksExtension(Extension):
         """Declare it."""
         return (Declared(official="webhooks"),)
 
-    def may_find(self) -> str:
-        """A webhook is disabled."""
-        from django_ojs.extensions.webhooks.findings import condition
-
-        return condition()
-
-    def findings(self) -> Sequence["Finding"]:
+    def problems(self) -> Sequence[Problem]:
         """Return what needs attention."""
         from django_ojs.extensions.webhooks import findings
 
