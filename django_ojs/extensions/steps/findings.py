@@ -20,6 +20,8 @@ def found() -> list[Problem]:
     columns = ("pk", "queue", "type", "options__rate_limit__on_limit")
     due = Job.primary.filter(state=State.SCHEDULED).order_by("due_at", "id")
     sample = {key: rest for key, *rest in due.values_list(*columns)[:_SAMPLE]}
+    if not sample:
+        return []
     # By their ids: a join may read the steps of all jobs.
     steps = Step.primary.filter(OneOf("job_id", list(sample)), outcome=StepStatus.WAITING)
     asleep = [sample[key] for key in steps.values_list("job_id", flat=True)]

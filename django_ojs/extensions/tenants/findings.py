@@ -5,11 +5,13 @@ from datetime import timedelta
 from django.db.models import Sum
 from django.db.models.functions import Now
 
+from django_ojs.conf import settings
 from django_ojs.extension import Problem
 from django_ojs.extensions.backpressure.storage import is_bounded
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.tenants.spec import TenantLimits
 from django_ojs.models import Queue
+from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import known_queues
 
@@ -17,15 +19,11 @@ from django_ojs.storage.figures import known_queues
 def found() -> list[Problem]:
     """Find queues of which tenants were at their bounds in the last hour."""
     configs = queue_configs.current()
-    known = (
-        {} if configs is None else {name: configs.of(name) for name in known_queues.by_name().names}
-    )
-    # What rejects jobs of a queue that has a bound of its own is told of that.
-    names = [
-        name
-        for name, config in known.items()
-        if config.part(TenantLimits) is not None and not is_bounded(config.backpressure)
-    ]
+    if configs is None or not any(
+        _is_told(configs.of(name)) for name in {*configs.stored, *settings().queues, DEFAULT_POLICY}
+    ):
+        return []  # Without reading the names of all queues.
+    names = [name for name in known_queues.by_name().names if _is_told(configs.of(name))]
     if not names:
         return []
     rows = Rollup.primary.filter(queue__in=names, minute__gt=Now() - timedelta(hours=1))
@@ -41,3 +39,8 @@ def found() -> list[Problem]:
         )
         for queue, jobs in rejected.order_by("queue").values_list("queue", "jobs")
     ]
+
+
+def _is_told(config: QueueConfig) -> bool:
+    # What rejects jobs of a queue that has a bound of its own is told of that.
+    return config.part(TenantLimits) is not None and not is_bounded(config.backpressure)
