@@ -334,7 +334,9 @@ class Hooks:
     #: A statement has changed the states of jobs: called with the change, by the trigger of the
     #: state machine (ojs-core §6.3). It is called by `storage.transitions` right after the
     #: statement and in its transaction, which is opened if none is open. An error undoes the change
-    #: and is raised by the operation.
+    #: and is raised by the operation. What changes many jobs without their callers (claims, the
+    #: promotion of due jobs, the return of lost ones, the outcomes of a worker) is then repeated
+    #: job by job, so that it is undone only for those for which the hook raises again.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
     #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
@@ -419,7 +421,8 @@ class Hooks:
 
     #: FETCH without a worker of ours begins, such as one over HTTP, where nothing else may do what
     #: is due: called before the claim, in the caller's transaction or in none. There may be very
-    #: many, so it limits its own queries. An error is raised by FETCH.
+    #: many, so it limits its own queries. An error of the database, or an OJSError, is raised by
+    #: FETCH; any other is logged.
     before_fetch: Callable[[], object] | None = None
 
     #: What it has a say in when jobs of some queues are claimed.
@@ -457,7 +460,7 @@ class Hooks:
 
     #: The command `ojs_worker` starts: called before its processes, when the database has answered,
     #: outside of a transaction. After an error of the database it is called again; a CommandError
-    #: ends the command.
+    #: ends the command, and any other error is logged.
     workers_start: Callable[[], object] | None = None
 
     #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
@@ -480,12 +483,13 @@ class Hooks:
 
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
-    #: `--once`, which ends by itself, has none. An error ends the worker.
+    #: `--once`, which ends by itself, has none. An error is logged.
     worker_threads: Callable[[str], Closing] | None = None
 
     #: A worker with `--once` has found no job: called for what is to be enqueued before it ends,
     #: such as the next steps of workflows, outside of a transaction. It returns how much there was:
-    #: the worker claims again then. An error of the database is that of a claim.
+    #: the worker claims again then. An error of the database is that of a claim; any other is
+    #: logged.
     next_jobs: Callable[[], int] | None = None
 
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of

@@ -24,7 +24,7 @@ from django_ojs.extensions.statistics.rollup_queries import TypeFigures
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.reports import ended_workers
+from django_ojs.reports import ended_workers, failed_extensions
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -103,7 +103,7 @@ def observe() -> Observations:
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
         limit_keys=restricted_keys(),
-        problems=registry.brought("problems"),
+        problems=[*failed_extensions.problems(), *registry.brought("problems")],
     )
 
 
