@@ -375,8 +375,8 @@ def take_back(keys: Collection[UUID], error: Mapping[str, object], known: Known)
             if hooks is not None and taken:
                 after = {job.id: State(job.state) for job in taken}
                 before = dict.fromkeys(after, State.ACTIVE)
-                told = replace(known, jobs={job.id: job for job in taken})
-                _tell(hooks, Trigger.LAPSE, before, after, told)
+                of_these = replace(known, jobs={job.id: job for job in taken})
+                _tell(hooks, Trigger.LAPSE, before, after, of_these)
         return taken
     except Exception as failed:
         if len(keys) == 1 or not taken or not _is_of_a_hook(failed):
