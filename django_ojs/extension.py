@@ -645,7 +645,7 @@ class Extension:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
         Called when the overview is shown, at times by its other pages, and by `doctor`. An error
-        is that of all findings of failures.
+        of the database is that of all findings of failures; any other is logged.
         """
         return ()
 

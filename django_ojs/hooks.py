@@ -258,7 +258,7 @@ class Registry:
         for extension in self.extensions():
             try:
                 brought += getattr(extension, what)(*args)
-            except (DatabaseError, OJSError, ImproperlyConfigured):
+            except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
                 raise  # Who asks knows what to do, or says it.
             except Exception as error:
                 failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
@@ -597,7 +597,7 @@ def _each(
 
     An error of the database is raised, and those of `raised`. One that fails otherwise is left out.
     """
-    passed_on: tuple[type[Exception], ...] = (DatabaseError, OJSError, *raised)
+    passed_on: tuple[type[Exception], ...] = (DatabaseError, OJSError, MemoryError, *raised)
     found: list[Any] = []
     for name, hook in hooks:
         try:

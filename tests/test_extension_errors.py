@@ -40,7 +40,15 @@ BAD, GOOD = "bad.job", "good.job"
 #: `reads` and `published_types` say more about another hook, and `needed` is SQL.
 NO_FUNCTIONS = {"reads", "published_types", "needed"}
 #: These are called for a handler, a claim or a test, whose tests have them.
-ELSEWHERE = {"claim_rule", "context", "stand_ins", "around_run", "worker_threads", "holds"}
+ELSEWHERE = {
+    "claim_rule",
+    "context",
+    "stand_ins",
+    "around_run",
+    "worker_threads",
+    "holds",
+    "bounded_part",
+}
 #: What a hook returns for jobs for which it does not raise.
 RETURNS: dict[str, Any] = {"kept": {}, "exported": {}, "shown": {}, "next_jobs": 0}
 RETURNS |= {"push_headers": {}, "error_headers": {}}

@@ -155,7 +155,7 @@ def _is_of_a_hook(error: Exception) -> bool:
 
     What passes by itself is none: an error of a database that is away, or is busy.
     """
-    if getattr(error, UNDONE_BY, None) is None or isinstance(error, RowLocked):
+    if getattr(error, UNDONE_BY, None) is None or isinstance(error, RowLocked | MemoryError):
         return False
     passes = (database.is_unavailable, database.is_stopped, database.is_conflict)
     return not any(each(error) for each in passes)
