@@ -51,6 +51,12 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
+#: The version of this interface. A change that extensions have to follow raises it by one.
+INTERFACE: Final = 1
+
+#: Extensions of this package have smaller numbers.
+FIRST_FREE_NUMBER: Final = 32
+
 #: Seconds between two passes of the maintenance, so the shortest interval of a step.
 TICK: Final = 0.5
 
@@ -582,6 +588,9 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: The version of this interface for which it was written: a number, not the name `INTERFACE`,
+    #: which changes. `manage.py check` compares them. Those of this package need none.
+    interface: int | None = None
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
     settings: type | None = None
@@ -600,6 +609,10 @@ class Extension:
 
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
+
+    def fits(self) -> bool:
+        """Say whether it was written for this version of the interface."""
+        return self.number < FIRST_FREE_NUMBER or self.interface == INTERFACE
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
         """Note what has changed while something of the schema was missing, which exists now.

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 import django_ojs as ojs
 from django_ojs import conf, hooks, signals
 from django_ojs.conf import settings
-from django_ojs.extension import Act, Actor, Change, Count, Extension, Hooks, Reads
+from django_ojs.extension import INTERFACE, Act, Actor, Change, Count, Extension, Hooks, Reads
 from django_ojs.hooks import registry
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
@@ -44,6 +44,7 @@ class Other(Extension):
     given: Hooks
     name: str = "other"
     number: int = 40
+    interface: int | None = INTERFACE
 
     def hooks(self) -> Hooks:
         return self.given
