@@ -24,7 +24,7 @@ from django_ojs.models import ActorKind, Job
 from django_ojs.operations import activate, delete, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.workers import rescue
-from django_ojs.reports import failed_extensions
+from django_ojs.reports.health_queries import failed_extensions
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.progress import Report
 from django_ojs.spec.published import EventType, NewEvent
@@ -189,7 +189,7 @@ def test_an_extension_that_raises_harms_only_its_jobs_and_is_named(
     is_named = "The extension breaks of django_ojs" in caplog.text
     assert is_named or any(isinstance(each, LookupError) for each in noticed), errors
     if is_named:
-        assert any("The extension breaks" in each.found for each in failed_extensions.problems())
+        assert any("The extension breaks" in each.found for each in failed_extensions())
 
 
 def both(**values: Any) -> tuple[Job, Job]:
@@ -244,7 +244,7 @@ def test_what_one_cannot_bring_to_a_door_is_left_out(caplog: pytest.LogCaptureFi
     registry.failures.clear()
     with installed(Broken(Hooks(), "breaks", NUMBER)):
         assert isinstance(registry.brought("problems"), list)
-    (problem,) = failed_extensions.problems()
+    (problem,) = failed_extensions()
     assert problem.found == "The extension breaks failed to bring its problems (LookupError)."
     assert "The extension breaks of django_ojs failed to bring its problems" in caplog.text
 
