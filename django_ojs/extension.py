@@ -663,13 +663,14 @@ class Extension:
         """Return what the manifest of the server declares while it is installed."""
         return ()
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
-        """Return its models with their ModelAdmin classes, for an admin site.
+    def pages(self) -> Mapping[type[Model], str]:
+        """Return its models with their ModelAdmin classes, each as a path in Python.
 
-        Called when the pages of the package are registered on the site, which imports them. A
-        class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        Called when the pages of the package are registered on an admin site, which imports a class
+        when its pages are first used. It may be a mixin of ModelAdmin; its `place` orders the
+        navigation.
         """
-        return ()
+        return {}
 
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Return the URLs that it adds to the pages of a model, made by `page.pattern`.

@@ -65,12 +65,11 @@ class EventsExtension(Extension):
         """Declare it."""
         return (Declared(experimental="realtime"),)
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.events.admin import EventAdmin
         from django_ojs.extensions.events.models import Event
 
-        return ((Event, EventAdmin),)
+        return {Event: "django_ojs.extensions.events.admin.EventAdmin"}
 
     def panels(self) -> Sequence[Any]:
         """Return the events of a job, and of a queue."""
