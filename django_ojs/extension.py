@@ -40,7 +40,7 @@ from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.published import EventType, NewEvent, PastEvent
 from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 
@@ -571,6 +571,23 @@ class Problem:
     query: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedEvents:
+    """Which of the events that were kept a page asks for."""
+
+    types: Collection[EventType]
+    #: At most so many.
+    limit: int
+    #: Those of one job, queue or worker. None: of all.
+    subject: str | None = None
+    #: Found among so many of the latest events, of the subject or of all. None: among all.
+    among: int | None = None
+    #: Not older than this.
+    within: timedelta | None = None
+    #: Members that their data has.
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -689,6 +706,10 @@ class Extension:
 
     def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
         """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
+        """Return the events that it has kept, the latest first: one query."""
         return ()
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
