@@ -708,6 +708,10 @@ class Extension:
         """Return who did what to an object, newest first: the rows of Django's page *History*."""
         return ()
 
+    def suggestions(self) -> Mapping[str, Collection[str]]:
+        """Return values that a search box suggests, by the word of the search, such as `type`."""
+        return {}
+
     def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
         """Return the events that it has kept, the latest first: one query."""
         return ()

@@ -11,13 +11,11 @@ from typing import Final
 
 from django.db import DatabaseError
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from django_ojs.conf import settings
 from django_ojs.extension import Extension
 from django_ojs.hooks import registry
-from django_ojs.reports import scheduling
 
 logger = logging.getLogger("django_ojs.http")
 
@@ -43,7 +41,6 @@ class _DatabaseCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         for extension in registry.extensions():
             yield from _of(extension, self._within)
-        yield from _pools(self._within)
 
 
 def _of(extension: Extension, within: Collection[str] | None) -> list[Metric]:
@@ -55,17 +52,3 @@ def _of(extension: Extension, within: Collection[str] | None) -> list[Metric]:
     except Exception:
         logger.exception("The extension %s of django_ojs has no metrics.", extension.name)
         return []
-
-
-def _pools(within: Collection[str] | None) -> Iterator[Metric]:
-    """Yield how the queues are served (ojs-fair-scheduling §11.2), if there are pools."""
-    if not settings().pools:
-        return
-    ratio = GaugeMetricFamily(
-        "ojs_scheduling_dispatch_ratio",
-        "The part of a queue in the runs of the last minute.",
-        labels=["queue"],
-    )
-    for figures in scheduling.scheduling(within=within).queues[:MAX_SERIES]:
-        ratio.add_metric([figures.queue], figures.ratio)
-    yield ratio

@@ -54,8 +54,6 @@ LEFT = frozenset(
         "reports.queue_overview imports extensions.backpressure.operations.episodes",
         "reports.queue_overview imports extensions.backpressure.storage",
         "reports.queue_overview imports extensions.statistics.rollup_queries",
-        "reports.scheduling imports extensions.statistics.rollup_queries",
-        "reports.search_suggestions imports extensions.statistics.models",
     }
 )
 #: A call or a string that names an extension, its model or its module.

@@ -3,7 +3,7 @@
 `rollups` sums up in memory and writes; the readers are beside it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,15 @@ class StatisticsExtension(Extension):
         return figures.SUBCOMMANDS
 
     def routes(self) -> Sequence[Any]:
-        """Return the routes of figures over time."""
+        """Return the routes of figures over time, and of how queues are served."""
         from django_ojs.extensions.statistics import views as stats
+        from django_ojs.extensions.statistics.scheduling_view import AdminSchedulingStats
         from django_ojs.http.routing import route
 
         return (
             route("v1/admin/stats", stats.AdminStats, "ojs-admin-stats"),
             route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
+            route("v1/admin/scheduling/stats", AdminSchedulingStats, "ojs-admin-scheduling-stats"),
         )
 
     def columns(self) -> Sequence[Any]:
@@ -70,6 +72,12 @@ class StatisticsExtension(Extension):
         if page.model is not Job:
             return ()
         return (page.pattern("type/", partial(admin_job_type.type_view, page), "type"),)
+
+    def suggestions(self) -> Mapping[str, Collection[str]]:
+        """Return the types of the jobs to which something happened in the last hour."""
+        from django_ojs.extensions.statistics import rollup_queries
+
+        return {"type": rollup_queries.types_lately()}
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
         """Return counters of jobs and gauges of queues."""
