@@ -128,10 +128,15 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
 
 def counts(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return the medians of a queue's depth and of all counts by state, in milliseconds."""
+    from django_ojs.storage.figures import counts as stored_counts
 
+    steps: tuple[tuple[str, Callable[[], Any]], ...] = (
+        (DEPTH, lambda: stored_counts.depth("default")),
+        (COUNTS, stored_counts.by_queue),
+    )
     took: dict[str, list[float]] = {DEPTH: [], COUNTS: []}
     for _ in range(calls):
-        for name, step in ((DEPTH, lambda: counts.depth("default")), (COUNTS, counts.by_queue)):
+        for name, step in steps:
             began = time.perf_counter()
             step()
             took[name].append((time.perf_counter() - began) * 1000)

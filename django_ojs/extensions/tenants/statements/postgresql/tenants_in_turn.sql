@@ -2,41 +2,24 @@
 -- priority from the one after `starts` on, and then from the first one on. None of a paused queue.
 --
 -- A loose index scan: finding the next tenant is a step in the index, however many jobs a tenant has.
--- A row without `is_tenant` begins a priority.
+-- A row without `is_tenant` begins a priority, or the second part of one. The jobs are named twice
+-- only, because the server looks at all indexes of the table for each, and plans longer than it reads.
 WITH RECURSIVE turns (priority, tenant, start, is_wrapped, is_tenant) AS (
-    (SELECT priority, start, start, false, false FROM (
-        SELECT j.priority, coalesce(%(starts)s::jsonb ->> j.priority::text, '') AS start
-        FROM ojs_job AS j
-        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
-          AND NOT EXISTS (SELECT 1 FROM ojs_queue
-                          WHERE name IN (%(queue)s, {all_queues}, {default_policy})
-                            AND paused_at IS NOT NULL)
-        ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
-    ) AS highest)
+    SELECT 32767::smallint, NULL::text, '', false, false
+    WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
+                      WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                        AND paused_at IS NOT NULL)
     UNION ALL
     SELECT following.* FROM turns AS t CROSS JOIN LATERAL (
         SELECT * FROM (
-            SELECT * FROM (
-                SELECT t.priority, {tenant}, t.start, false, true FROM ojs_job AS j
+            SELECT t.priority, tenant, t.start, t.is_wrapped, true FROM (
+                SELECT {tenant} AS tenant FROM ojs_job AS j
                 WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
-                  AND j.priority = t.priority AND NOT t.is_wrapped AND {tenant} > t.tenant
+                  AND j.priority = t.priority AND {tenant} > t.tenant
                 ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
-            ) AS same
+            ) AS same WHERE NOT t.is_wrapped OR tenant <= t.start
             UNION ALL
-            SELECT * FROM (
-                SELECT t.priority, {tenant}, t.start, true, true FROM ojs_job AS j
-                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
-                  AND j.priority = t.priority AND t.is_wrapped
-                  AND {tenant} > t.tenant AND {tenant} <= t.start
-                ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
-            ) AS after_wrapping
-            UNION ALL
-            SELECT * FROM (
-                SELECT t.priority, {tenant}, t.start, true, true FROM ojs_job AS j
-                WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked}
-                  AND j.priority = t.priority AND NOT t.is_wrapped AND {tenant} <= t.start
-                ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id LIMIT 1
-            ) AS wrapped
+            SELECT t.priority, '', t.start, true, false WHERE NOT t.is_wrapped AND t.start <> ''
             UNION ALL
             SELECT priority, start, start, false, false FROM (
                 SELECT j.priority, coalesce(%(starts)s::jsonb ->> j.priority::text, '') AS start

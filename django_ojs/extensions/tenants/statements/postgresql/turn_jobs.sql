@@ -20,7 +20,7 @@ FROM (
           AND (j.hold <> 14 OR (
               j.options ->> 'limit_key' <> ALL(%(busy)s::text[])
               AND current_setting('transaction_isolation') LIKE 'read %%'))
-        ORDER BY j.priority DESC, {tenant}, j.enqueued_at, j.id
+        ORDER BY j.enqueued_at, j.id
         OFFSET turn.skip LIMIT turn.number FOR UPDATE SKIP LOCKED
     ) AS job
     WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
