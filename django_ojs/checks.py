@@ -13,6 +13,8 @@ from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, NO_TIME_ZONES, settings
+from django_ojs.extension import INTERFACE, Extension
+from django_ojs.hooks import registry
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -61,6 +63,29 @@ def check_alias(**kwargs: Any) -> list[CheckMessage]:
             id="django_ojs.E013",
         )
     ]
+
+
+@register("django_ojs")
+def check_extensions(**kwargs: Any) -> list[CheckMessage]:
+    """Check that extensions were written for this version of the interface."""
+    return [_misfit(each) for each in registry.extensions() if not each.fits()]
+
+
+def _misfit(extension: Extension) -> CheckMessage:
+    name, given = extension.name, extension.interface
+    if given is None:
+        cause = f"The extension {name} does not say for which interface of django_ojs it is written"
+        cure = f"When it works with this version, give its class `interface = {INTERFACE}`."
+    else:
+        cause = f"The extension {name} is written for the interface {given} of django_ojs"
+        cure = (
+            f"Install a release of it for the interface {INTERFACE}, or adapt it to "
+            f"django_ojs.extension and give its class `interface = {INTERFACE}`."
+            if given < INTERFACE
+            else f"Install a newer django-ojs, or a release of it for the interface {INTERFACE}."
+        )
+    message = f"{cause}, and this version has the interface {INTERFACE}."
+    return Error(message, hint=cure, id="django_ojs.E014")
 
 
 @register("django_ojs")

@@ -51,6 +51,12 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
+#: The version of this interface. A change that extensions have to follow raises it by one.
+INTERFACE: Final = 1
+
+#: Extensions of this package have smaller numbers.
+FIRST_FREE_NUMBER: Final = 32
+
 #: Seconds between two passes of the maintenance, so the shortest interval of a step.
 TICK: Final = 0.5
 
@@ -334,7 +340,9 @@ class Hooks:
     #: A statement has changed the states of jobs: called with the change, by the trigger of the
     #: state machine (ojs-core §6.3). It is called by `storage.transitions` right after the
     #: statement and in its transaction, which is opened if none is open. An error undoes the change
-    #: and is raised by the operation.
+    #: and is raised by the operation. What changes many jobs without their callers (claims, the
+    #: promotion of due jobs, the return of lost ones, the outcomes of a worker) is then repeated
+    #: job by job, so that it is undone only for those for which the hook raises again.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
     #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
@@ -419,7 +427,8 @@ class Hooks:
 
     #: FETCH without a worker of ours begins, such as one over HTTP, where nothing else may do what
     #: is due: called before the claim, in the caller's transaction or in none. There may be very
-    #: many, so it limits its own queries. An error is raised by FETCH.
+    #: many, so it limits its own queries. An error of the database, or an OJSError, is raised by
+    #: FETCH; any other is logged.
     before_fetch: Callable[[], object] | None = None
 
     #: What it has a say in when jobs of some queues are claimed.
@@ -457,7 +466,7 @@ class Hooks:
 
     #: The command `ojs_worker` starts: called before its processes, when the database has answered,
     #: outside of a transaction. After an error of the database it is called again; a CommandError
-    #: ends the command.
+    #: ends the command, and any other error is logged.
     workers_start: Callable[[], object] | None = None
 
     #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
@@ -480,12 +489,13 @@ class Hooks:
 
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
-    #: `--once`, which ends by itself, has none. An error ends the worker.
+    #: `--once`, which ends by itself, has none. An error is logged.
     worker_threads: Callable[[str], Closing] | None = None
 
     #: A worker with `--once` has found no job: called for what is to be enqueued before it ends,
     #: such as the next steps of workflows, outside of a transaction. It returns how much there was:
-    #: the worker claims again then. An error of the database is that of a claim.
+    #: the worker claims again then. An error of the database is that of a claim; any other is
+    #: logged.
     next_jobs: Callable[[], int] | None = None
 
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of
@@ -595,6 +605,9 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: The version of this interface for which it was written: a number, not the name `INTERFACE`,
+    #: which changes. `manage.py check` compares them. Those of this package need none.
+    interface: int | None = None
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
     settings: type | None = None
@@ -613,6 +626,10 @@ class Extension:
 
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
+
+    def fits(self) -> bool:
+        """Say whether it was written for this version of the interface."""
+        return self.number < FIRST_FREE_NUMBER or self.interface == INTERFACE
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
         """Note what has changed while something of the schema was missing, which exists now.
@@ -658,7 +675,7 @@ class Extension:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
         Called when the overview is shown, at times by its other pages, and by `doctor`. An error
-        is that of all findings of failures.
+        of the database is that of all findings of failures; any other is logged.
         """
         return ()
 
@@ -708,9 +725,9 @@ class Extension:
         """Return who did what to an object, newest first: the rows of Django's page *History*."""
         return ()
 
-    def suggestions(self) -> Mapping[str, Collection[str]]:
-        """Return values that a search box suggests, by the word of the search, such as `type`."""
-        return {}
+    def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
+        """Return values that a search box suggests, each with a word of the search: `type`."""
+        return ()
 
     def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
         """Return the events that it has kept, the latest first: one query."""

@@ -9,11 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError
+from django.utils import timezone
 
 from django_ojs.extension import (
     Act,
@@ -30,7 +33,7 @@ from django_ojs.extension import (
 )
 from django_ojs.spec import queue_config
 from django_ojs.spec.envelope import optional_checks
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
 
@@ -41,6 +44,9 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
+#: Set on an error that has undone a change of states: the name of the extension that raised it.
+UNDONE_BY: Final = "_ojs_undone_by"
+
 #: A queue has the numbers of its rules as bits of one column.
 MOST_NUMBERS: Final = 63
 
@@ -49,13 +55,21 @@ MOST_NUMBERS: Final = 63
 class ChangeHooks:
     """The hooks for the changes of one trigger."""
 
-    changed: tuple[Callable[[Change], object], ...]
+    changed: tuple[tuple[str, Callable[[Change], object]], ...]
     committed: tuple[tuple[str, Callable[[Change], object]], ...]
     reads: Reads
 
 
 _Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
 _Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
+
+
+class Failed(NamedTuple):
+    """What an extension failed to do, the type of the error, and when."""
+
+    what: str
+    error: str
+    at: datetime
 
 
 class Registry:
@@ -68,6 +82,8 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
+        #: The last failure of each extension in this process, by its name.
+        self.failures: dict[str, Failed] = {}
         #: Called before extensions are asked for their hooks.
         self.before_compile: list[Callable[[], object]] = []
         #: What is called with each extension.
@@ -128,9 +144,11 @@ class Registry:
                 # whatever changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
             except Exception:
-                # It harms neither the others nor what has changed. When it is registered, it does.
-                if number not in self._hooks:
+                # It harms neither the others nor what has changed. When it is registered, it does,
+                # unless a check says why: it was written for another version of the interface.
+                if number not in self._hooks and extension.fits():
                     raise
+                self._hooks.setdefault(number, Hooks())
                 logger.exception("The hooks of the extension %s stay as they were.", extension.name)
         found = [(each.name, self._hooks[each.number]) for each in self.extensions()]
         self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
@@ -187,17 +205,13 @@ class Registry:
         }
         self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
-        self.before_fetch: tuple[Callable[[], object], ...] = tuple(
-            hooks.before_fetch for _, hooks in found if hooks.before_fetch
-        )
+        self.before_fetch: _Named = _named(found, "before_fetch")
         self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
         self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
         self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
         self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
         self.request_served = tuple(h.request_served for _, h in found if h.request_served)
-        self.workers_start: tuple[Callable[[], object], ...] = tuple(
-            hooks.workers_start for _, hooks in found if hooks.workers_start
-        )
+        self.workers_start: _Named = _named(found, "workers_start")
         #: By the bits in `Job.marks`.
         self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
             (1 << number, hook)
@@ -215,12 +229,8 @@ class Registry:
         }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
-        self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
-            hooks.worker_threads for _, hooks in found if hooks.worker_threads
-        )
-        self.next_jobs: tuple[Callable[[], int], ...] = tuple(
-            hooks.next_jobs for _, hooks in found if hooks.next_jobs
-        )
+        self.worker_threads: _Named = _named(found, "worker_threads")
+        self.next_jobs: _Named = _named(found, "next_jobs")
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
 
@@ -242,8 +252,19 @@ class Registry:
         return [each for each in self.extensions() if each.schema is not None]
 
     def brought(self, what: str, *args: Any) -> list[Any]:
-        """Return what all extensions bring: `what` is the method of `Extension` that says it."""
-        return [each for found in self.extensions() for each in getattr(found, what)(*args)]
+        """Return what all extensions bring: `what` is the method of `Extension` that says it.
+
+        What one that fails would bring is left out, and the failure is logged.
+        """
+        brought: list[Any] = []
+        for extension in self.extensions():
+            try:
+                brought += getattr(extension, what)(*args)
+            except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
+                raise  # Who asks knows what to do, or says it.
+            except Exception as error:
+                failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
+        return brought
 
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""
@@ -270,7 +291,7 @@ def _around(outer: Around, inner: Around) -> Around:
 
 
 def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> ChangeHooks | None:
-    changed = tuple(hooks.changed[trigger] for _, hooks in found if trigger in hooks.changed)
+    changed = tuple((name, h.changed[trigger]) for name, h in found if trigger in h.changed)
     committed = tuple(
         (name, hooks.changed_and_committed[trigger])
         for name, hooks in found
@@ -311,8 +332,8 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
     for name, hook in registry.rejected:
         try:
             hook(full, jobs)
-        except Exception:
-            logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
+        except Exception as error:
+            failed(name, "failed to note rejected jobs", error)
 
 
 def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
@@ -497,14 +518,14 @@ def run_task(name: str, run: Callable[[], int]) -> int:
 
 def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
-    for hook in registry.before_fetch:
-        hook()
+    _each(registry.before_fetch, "did not do what is due before a FETCH")
 
 
 def workers_start() -> None:
     """Call the hooks `workers_start`."""
-    for hook in registry.workers_start:
-        hook()
+    from django.core.management.base import CommandError
+
+    _each(registry.workers_start, "failed at the start of a worker", CommandError)
 
 
 def shown(job: Any) -> dict[str, Any]:
@@ -535,12 +556,12 @@ def worker_stopping(worker_id: str) -> None:
 
 def worker_threads(worker_id: str) -> list[Closing]:
     """Call the hooks `worker_threads`."""
-    return [hook(worker_id) for hook in registry.worker_threads]
+    return _each(registry.worker_threads, "has no thread beside a worker", args=(worker_id,))
 
 
 def next_jobs() -> int:
     """Call the hooks `next_jobs`. Return how much there was."""
-    return sum(hook() for hook in registry.next_jobs)
+    return sum(_each(registry.next_jobs, "did not say what comes next"))
 
 
 def worker_passes() -> None:
@@ -555,9 +576,44 @@ def worker_ends() -> None:
         call(name, hook)
 
 
+def undone_by(name: str, error: Exception) -> None:
+    """Note that the error of a hook undoes a change, and whose hook it is."""
+    setattr(error, UNDONE_BY, name)
+    if not isinstance(error, OJSError):
+        failed(name, "undid a change", error)
+
+
+def failed(name: str, what: str, error: Exception) -> None:
+    """Log that an extension failed, and keep it for the findings of this process."""
+    registry.failures[name] = Failed(what, type(error).__name__, timezone.now())
+    logger.error("The extension %s of django_ojs %s.", name, what, exc_info=error)
+
+
+def _each(
+    hooks: _Named,
+    what: str,
+    *raised: type[Exception],
+    args: tuple[object, ...] = (),
+) -> list[Any]:
+    """Call hooks that concern all jobs, and return what they return.
+
+    An error of the database is raised, and those of `raised`. One that fails otherwise is left out.
+    """
+    passed_on: tuple[type[Exception], ...] = (DatabaseError, OJSError, MemoryError, *raised)
+    found: list[Any] = []
+    for name, hook in hooks:
+        try:
+            found.append(hook(*args))
+        except passed_on:
+            raise
+        except Exception as error:
+            failed(name, what, error)
+    return found
+
+
 def call(name: str, hook: Callable[..., object], *args: object) -> None:
     """Call a hook after a commit: an error can undo nothing any more, and must harm nothing."""
     try:
         hook(*args)
-    except Exception:
-        logger.exception("The extension %s of django_ojs failed after a commit.", name)
+    except Exception as error:
+        failed(name, "failed after a commit", error)

@@ -13,6 +13,7 @@ from _pytest.mark import ParameterSet
 from django.db import transaction
 
 from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.hooks import registry
 from django_ojs.storage import in_memory_state, queue_configs
 from tests.plugins.measuring import unmeasured
 
@@ -23,6 +24,7 @@ def begin_as_a_new_process() -> None:
     What a test configures is read from the database, as always.
     """
     in_memory_state.reset()
+    registry.failures.clear()
     queue_configs.remember({}, seconds=3_600)
     bounds.configured.queues = {}
 

@@ -26,7 +26,9 @@ from django.test import override_settings
 
 from django_ojs import checks
 from django_ojs.command_line.database_check import require_database
+from django_ojs.extension import INTERFACE, Extension, Hooks
 from django_ojs.extensions.outbox import checks as outbox_checks
+from django_ojs.hooks import registry
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
 from django_ojs.storage.dialects import mariadb_checks
@@ -34,6 +36,7 @@ from django_ojs.storage.dialects.mariadb import MariaDB
 from tests.cases import together
 from tests.databases import ALIASES, KIND
 from tests.factories import connected_to
+from tests.test_extension import installed
 from tests.worker.processes import ROOT
 
 
@@ -85,6 +88,53 @@ def test_e013_a_router_that_names_a_database_which_there_is_not() -> None:
                 call_command(*command)
         with pytest.raises(CommandError, match="jobz"):
             require_database()  # As a worker does.
+
+
+class Stranger(Extension):
+    """An extension of a third party, which needs a hook that this version does not have."""
+
+    name = "stranger"
+    number = 41
+
+    def __init__(self, interface: int | None) -> None:
+        self.interface = interface
+
+    def hooks(self) -> Hooks:
+        return Hooks(**{"of_another_version": print} if self.interface != INTERFACE else {})
+
+
+@together(
+    ("interface", "says", "cure"),
+    [
+        (None, "does not say for which interface", f"`interface = {INTERFACE}`"),
+        (INTERFACE - 1, f"is written for the interface {INTERFACE - 1} ", "or adapt it"),
+        (INTERFACE + 1, f"is written for the interface {INTERFACE + 1} ", "a newer django-ojs"),
+    ],
+)
+def test_e014_an_extension_for_another_version_of_the_interface(
+    interface: int | None, says: str, cure: str
+) -> None:
+    assert checks.check_extensions() == []
+    with installed(Stranger(INTERFACE)):
+        assert checks.check_extensions() == []
+    with installed(Stranger(interface)):
+        (problem,) = checks.check_extensions()
+        assert problem.id == "django_ojs.E014"
+        assert problem.msg.startswith(f"The extension stranger {says}")
+        assert problem.msg.endswith(f"this version has the interface {INTERFACE}.")
+        assert cure in str(problem.hint)
+        # `manage.py check` has it, and `manage.py ojs doctor` shows what that has of django_ojs.
+        assert problem in django_checks.run_checks(tags=["django_ojs"])
+
+
+def test_the_error_of_an_extension_that_fits_is_raised_when_it_is_registered() -> None:
+    class Broken(Stranger):
+        def hooks(self) -> Hooks:
+            raise LookupError("the extension broke")
+
+    with pytest.raises(LookupError), installed(Broken(INTERFACE)):
+        pass
+    registry.remove(Broken(INTERFACE))
 
 
 @together(

@@ -285,7 +285,7 @@ def test_an_extension_brings_metrics_and_one_that_fails_leaves_the_others(
         shown = metrics.render(None).decode()
     assert "colours 7.0" in shown
     assert "ojs_queue_depth" in shown
-    assert "The extension failing of django_ojs has no metrics." in caplog.text
+    assert "The extension failing of django_ojs failed to bring its metrics." in caplog.text
 
 
 def test_an_extension_hears_of_requests_and_adds_to_their_responses() -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Problem
@@ -41,6 +42,8 @@ MOST_NAMED: Final = 5
 
 #: How far back workers that died are found, in the latest unsuccessful runs.
 LATELY: Final = timedelta(hours=1)
+#: For how long the last failure of an extension is shown.
+FAILURES_SHOWN: Final = timedelta(hours=1)
 MOST_LOST: Final = 1_000
 #: Jobs that are due next and are read to find those of unknown types.
 MOST_DUE: Final = 2_000
@@ -103,8 +106,23 @@ def observe() -> Observations:
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
         limit_keys=restricted_keys(),
-        problems=registry.brought("problems"),
+        problems=[*failed_extensions(), *registry.brought("problems")],
     )
+
+
+def failed_extensions() -> list[Problem]:
+    """Return what extensions failed to do lately in this process: of others, their logs tell."""
+    since = timezone.now() - FAILURES_SHOWN
+    return [
+        Problem(
+            found=f"The extension {name} {failure.what} ({failure.error}).",
+            why="What it does for these jobs or this page is missing.",
+            cure="The log has the traceback. Correct the extension, or take it out.",
+            since=failure.at,
+        )
+        for name, failure in sorted(registry.failures.items())
+        if failure.at >= since
+    ]
 
 
 def new_dead_letters() -> int:

@@ -37,7 +37,6 @@ def values() -> dict[str, list[str]]:
         "worker": sorted(as_value(key) for _, _, key in workers)[:MAX_VALUES],
         "error_type": sorted(map(as_value, errors))[:MAX_VALUES],
     }
-    for extension in registry.extensions():
-        for word, more in extension.suggestions().items():
-            found[word] = sorted({*found.get(word, ()), *more})[:MAX_VALUES]
+    for word, more in registry.brought("suggestions"):
+        found[word] = sorted({*found.get(word, ()), *more})[:MAX_VALUES]
     return found

@@ -11,15 +11,19 @@ that no operation can forget it.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Final, NamedTuple, NoReturn
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from django_ojs.extension import NOTHING_KNOWN, Change, Known, Reads
-from django_ojs.hooks import ChangeHooks, call, registry
+from django_ojs.hooks import UNDONE_BY, ChangeHooks, call, registry, undone_by
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
@@ -31,6 +35,11 @@ from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.expressions import OneOf, Unlocked
 from django_ojs.storage.dialects.rows import ClaimRequest
+
+T = TypeVar("T")
+
+#: How long a job waits for which an extension raises when it is claimed.
+SET_ASIDE: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,18 +98,72 @@ def claim(request: ClaimRequest) -> list[Claimed]:
     has_floors = request.isolation is not Isolation.ALONE
     floor = floors.of(request.queue) if has_floors else None
     hooks = registry.changes.get(Trigger.FETCH)
-    with database.atomic_if(hooks and hooks.changed):
-        began = time.monotonic()
-        found = database.dialect_of(connection).claim(connection, request, floor)
-        if found is None:
-            raise RulesUnknown
-        seconds = time.monotonic() - began
-        jobs = [Claimed(row) for row in found]
-        jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
-        _tell_claimed(hooks, jobs)
+    jobs: list[Claimed] = []
+    seconds = 0.0
+    try:
+        with _undoing(hooks):
+            began = time.monotonic()
+            found = database.dialect_of(connection).claim(connection, request, floor)
+            if found is None:
+                raise RulesUnknown
+            seconds = time.monotonic() - began
+            jobs = [Claimed(row) for row in found]
+            jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+            _tell_claimed(hooks, jobs)
+    except Exception as error:
+        if not jobs or not _is_of_a_hook(error):
+            raise
+        return _claim_each(jobs, request)
     if has_floors:
         floors.note(request.queue, floor, jobs, seconds)
     return jobs
+
+
+def _claim_each(jobs: Sequence[Claimed], request: ClaimRequest) -> list[Claimed]:
+    """Claim jobs one by one, whose claim together the error of a hook has undone.
+
+    One for which the hook raises again waits, so that it is not the first of the next claim.
+    """
+    claimed: list[Claimed] = []
+    for job in jobs:
+        free = Job.primary.filter(pk=job.id, state=State.AVAILABLE)
+        with database.atomic():
+            keys = lock_free(free)
+            found = _unless_undone(partial(claim_chosen, keys, request))
+            if found is None:
+                later = dict.fromkeys(keys, timezone.now() + SET_ASIDE)
+                if _unless_undone(partial(reschedule, later)) is None:
+                    # No change goes untold but this one: who raises for each would stop the queue.
+                    database.dialect().reschedule(database.connection(), later)
+        claimed += found or ()
+    return claimed
+
+
+def _unless_undone(change: Callable[[], T]) -> T | None:
+    """Make a change, in a savepoint. Return None where the error of a hook has undone it."""
+    try:
+        with database.atomic():
+            return change()
+    except Exception as error:
+        if not _is_of_a_hook(error):
+            raise
+        return None
+
+
+def _is_of_a_hook(error: Exception) -> bool:
+    """Whether the error of a hook has undone a change, and would undo it again.
+
+    What passes by itself is none: an error of a database that is away, or is busy.
+    """
+    if getattr(error, UNDONE_BY, None) is None or isinstance(error, RowLocked | MemoryError):
+        return False
+    passes = (database.is_unavailable, database.is_stopped, database.is_conflict)
+    return not any(each(error) for each in passes)
+
+
+def _undoing(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
+    """Undo a statement if a hook raises. Without such hooks, it needs no transaction."""
+    return database.atomic() if hooks is not None and hooks.changed else nullcontext()
 
 
 def claim_chosen(keys: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
@@ -256,12 +319,23 @@ def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str, 
 
 def _promote(statement: Callable[[], list[tuple[UUID, str, str]]]) -> list[tuple[UUID, str, str]]:
     hooks = registry.changes.get(Trigger.TIMER)
-    with database.atomic_if(hooks and hooks.changed):
-        due = statement()
-        if hooks is not None and due:
-            before = {key: State(state) for key, _, state in due}
-            _tell(hooks, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)
-    return due
+    due: list[tuple[UUID, str, str]] = []
+    try:
+        with _undoing(hooks):
+            due = statement()
+            if hooks is not None and due:
+                before = {key: State(state) for key, _, state in due}
+                _tell(hooks, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)
+        return due
+    except Exception as error:
+        if not due or not _is_of_a_hook(error):
+            raise
+    return [job for job in due if _unless_undone(partial(_promote_one, job))]
+
+
+def _promote_one(job: tuple[UUID, str, str]) -> int:
+    held = dict.fromkeys(lock_free(Job.primary.filter(pk=job[0], state=job[2])), State(job[2]))
+    return apply(Trigger.TIMER, State.AVAILABLE, held, enqueued_at=Now())
 
 
 def reschedule(jobs: Mapping[UUID, datetime]) -> int:
@@ -290,17 +364,25 @@ def take_back(keys: Collection[UUID], error: Mapping[str, object], known: Known)
 
     If their runs count as attempts, those that have spent theirs are discarded.
     """
-    rows = database.dialect().take_back(
-        database.connection(), keys, error=json.dumps(error), spends=known.spends
-    )
-    taken = [Taken(*row) for row in rows]
     hooks = registry.changes.get(Trigger.LAPSE)
-    if hooks is not None and taken:
-        after = {job.id: State(job.state) for job in taken}
-        before = dict.fromkeys(after, State.ACTIVE)
-        known = replace(known, jobs={job.id: job for job in taken})
-        _tell(hooks, Trigger.LAPSE, before, after, known)
-    return taken
+    taken: list[Taken] = []
+    try:
+        with _undoing(hooks):
+            rows = database.dialect().take_back(
+                database.connection(), keys, error=json.dumps(error), spends=known.spends
+            )
+            taken = [Taken(*row) for row in rows]
+            if hooks is not None and taken:
+                after = {job.id: State(job.state) for job in taken}
+                before = dict.fromkeys(after, State.ACTIVE)
+                of_these = replace(known, jobs={job.id: job for job in taken})
+                _tell(hooks, Trigger.LAPSE, before, after, of_these)
+        return taken
+    except Exception as failed:
+        if len(keys) == 1 or not taken or not _is_of_a_hook(failed):
+            raise
+    each = (_unless_undone(partial(take_back, [job.id], error, known)) for job in taken)
+    return [job for found in each for job in found or ()]
 
 
 def apply(
@@ -395,8 +477,12 @@ def _tell(
     if isinstance(after, State):
         after = dict.fromkeys(before, after)
     change = Change(trigger, before, after, known, read or (lambda: _rows(before, hooks.reads)))
-    for hook in hooks.changed:
-        hook(change)
+    for name, hook in hooks.changed:
+        try:
+            hook(change)
+        except Exception as error:
+            undone_by(name, error)
+            raise
     if not (is_followed_up and hooks.committed):
         return change
     # What the hooks after the commit need of the jobs is read now: they may change again.

@@ -128,7 +128,10 @@ class Claimer:
                 if queues
                 else []
             )
-        except Error as error:
+        except MemoryError:
+            raise  # The process cannot go on; see `supervisor`.
+        except Exception as error:
+            # Of the database or of an extension: the jobs that were claimed before go on.
             self.rest(error)
             self._lost_claims_until = time.monotonic() + LOST_CLAIMS_WITHIN
             self._lost_claims_due = 0.0
@@ -185,9 +188,12 @@ class Claimer:
         """
         self._away_until = 0.0
 
-    def rest(self, error: Error) -> None:
+    def rest(self, error: Exception) -> None:
         """Note that a query of the calling thread failed: the next ones wait a little longer."""
-        self._job_log.database_away(error)
+        if isinstance(error, Error):
+            self._job_log.database_away(error)
+        else:
+            logger.error("No job could be claimed. It will be tried again.", exc_info=error)
         connections.close_all()
         self._may_be_more = False
         self._away_until = time.monotonic() + self._backoff.pause()

@@ -70,10 +70,9 @@ def show(console: Console, options: Mapping[str, Any]) -> int:
 
 
 class OrdersExtension(Extension):
-    """Knows the orders of jobs."""
-
     name = "orders"
     number = 40
+    interface = 1
     attributes = (Attribute(name="order", check=check),)
     qualifiers = (
         Qualifier(

@@ -3,7 +3,7 @@
 `rollups` sums up in memory and writes; the readers are beside it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,11 @@ class StatisticsExtension(Extension):
             return ()
         return (page.pattern("type/", partial(admin_job_type.type_view, page), "type"),)
 
-    def suggestions(self) -> Mapping[str, Collection[str]]:
+    def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
         """Return the types of the jobs to which something happened in the last hour."""
         from django_ojs.extensions.statistics import rollup_queries
 
-        return {"type": rollup_queries.types_lately()}
+        return (("type", rollup_queries.types_lately()),)
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
         """Return counters of jobs and gauges of queues."""
