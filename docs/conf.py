@@ -74,6 +74,8 @@ nitpick_ignore_regex = [
 suppress_warnings = ["misc.highlighting_failure"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = f"django_ojs {version}"
 html_copy_source = False
 html_show_sphinx = False

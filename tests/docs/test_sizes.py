@@ -43,3 +43,26 @@ def test_all_pages_together_are_no_book() -> None:
 @pytest.mark.parametrize("name", ["CHANGELOG.md", "CONTRIBUTING.md"])
 def test_a_page_about_ourselves_is_short(name: str) -> None:
     assert words((ROOT / name).read_text()) <= 1_500
+
+
+#: The page of each app beside django_ojs that has one to itself.
+EXTENSIONS = {
+    "checkpoints": "resume-a-long-job",
+    "cron": "run-jobs-on-a-schedule",
+    "outbox": "use-an-outbox",
+    "steps": "write-a-job-of-many-steps",
+    "tenants": "share-a-queue-between-tenants",
+    "workflows": "run-jobs-in-order",
+}
+
+
+@pytest.mark.parametrize("app", EXTENSIONS)
+def test_the_page_of_an_extension_has_the_form_of_the_others(app: str) -> None:
+    text = (ROOT / f"docs/how-to/{EXTENSIONS[app]}.md").read_text()
+    before, install, *use = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert len(before.split()) <= 60, "what it is for"
+    assert install.startswith("Install\n")
+    assert f'"django_ojs.extensions.{app}",' in install
+    titles = [part.partition("\n")[0] for part in use]
+    assert titles[-3:] == ["Rules", "Operate", "Cost"]
+    assert len(titles) > 3, "how it is used"

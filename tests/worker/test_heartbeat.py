@@ -398,7 +398,7 @@ def test_a_job_that_comes_between_two_distant_heartbeats_is_stopped_at_its_timeo
     run = bench.holds(gate, timeout=0.1)
     executor.submit([run])
     heartbeat.notice_jobs()
-    gate.has_started()
+    # Not that its handler has begun: on a busy machine it may be stopped before.
     eventually(lambda: bench.failures, "the run is overdue")
     assert bench.failures[0][1].type == "timeout"
 

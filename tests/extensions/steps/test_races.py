@@ -23,6 +23,7 @@ from django_ojs.storage.claims import Claimed
 from tests import factories as make
 from tests.other_session import Other, open_transaction, until_one_waits
 from tests.threads import at_once
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -83,7 +84,7 @@ def test_a_job_falls_asleep_after_the_commit_of_a_signal_that_is_being_sent() ->
         until_one_waits(suspended)
         assert not suspended.done()
         commit()
-        suspended.result(10)
+        suspended.result(BOUND)
     assert state(job.id) == "available"
 
 
@@ -96,7 +97,7 @@ def test_a_signal_is_sent_after_the_commit_of_the_job_that_falls_asleep() -> Non
         until_one_waits(sent)
         assert not sent.done()
         commit()
-        sent.result(10)
+        sent.result(BOUND)
     assert state(job.id) == "available"
 
 
@@ -108,7 +109,7 @@ def test_a_signal_that_is_rolled_back_wakes_nothing() -> None:
         with open_transaction(lambda: steps.signal(*KEY)):  # It is rolled back at the end.
             suspended = other.do(suspends(job))
             until_one_waits(suspended)
-        suspended.result(10)
+        suspended.result(BOUND)
     assert state(job.id) == "scheduled"
 
 
@@ -179,7 +180,7 @@ def test_a_step_is_not_stored_when_the_job_was_taken_back_meanwhile() -> None:
         until_one_waits(stored)
         commit()
         with pytest.raises(ClaimLost):
-            stored.result(10)
+            stored.result(BOUND)
     assert not Step.objects.exists()
 
 
@@ -217,7 +218,7 @@ def test_a_worker_passes_by_a_signal_that_is_being_sent() -> None:
             until_one_waits(passed)
             assert passed.done()
         with pytest.raises(RowLocked):
-            passed.result(10)
+            passed.result(BOUND)
     assert state(job.id) == "active"
     pass_by()
     assert state(job.id) == "scheduled"

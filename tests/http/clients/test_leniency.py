@@ -141,6 +141,6 @@ def test_delay_until_may_be_a_duration(wire: Wire) -> None:
     job = job_of(wire, delay_until="PT60S")
     assert job["state"] == "scheduled"
     due = datetime.fromisoformat(job["scheduled_at"]) - datetime.fromisoformat(job["created_at"])
-    assert abs(due - timedelta(seconds=60)) < timedelta(seconds=1)
+    assert abs(due - timedelta(seconds=60)) < timedelta(seconds=30)
     for bad in ({"scheduled_at": "PT60S"}, {"delay_until": "PT"}, {"delay_until": "60"}):
         wire.send("POST", "/v1/jobs", {"type": "a.b", "args": [], "options": bad}, 400)

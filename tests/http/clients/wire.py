@@ -15,6 +15,7 @@ from django_ojs.models import Worker
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
 from tests.factories import age_all, take_back_dead
+from tests.worker.waiting import BOUND
 
 OJS_JSON = "application/openjobspec+json"
 
@@ -28,7 +29,7 @@ class Wire:
 
     def send(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
         """Send a request to a path below `/ojs`, and return the body of a response."""
-        connection = http.client.HTTPConnection(self._address, timeout=60)
+        connection = http.client.HTTPConnection(self._address, timeout=BOUND)
         try:
             headers = {"Content-Type": OJS_JSON, "Accept": OJS_JSON, **self._headers}
             if body is None:

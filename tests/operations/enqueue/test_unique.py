@@ -99,15 +99,15 @@ def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str
 
 
 @pytest.mark.parametrize(
-    ("seconds", "duplicate"), [(0, True), (59, True), (60, False), (3_600, False)]
+    ("minutes", "duplicate"), [(0, True), (58, True), (60, False), (3_600, False)]
 )
 @STATES
 def test_a_period_runs_from_the_creation_of_the_job_that_exists(
-    state: str, seconds: int, duplicate: bool
+    state: str, minutes: int, duplicate: bool
 ) -> None:
     job = in_state(state, unique=policy())
-    jobs().filter(pk=job.id).update(created_at=job.created_at - timedelta(seconds=seconds))
-    found = again(job, policy("ignore", period=MINUTE, states=EVERY))
+    jobs().filter(pk=job.id).update(created_at=job.created_at - timedelta(minutes=minutes))
+    found = again(job, policy("ignore", period=60 * MINUTE, states=EVERY))
     assert is_duplicate(found) is duplicate
 
 

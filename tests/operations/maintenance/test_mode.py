@@ -80,7 +80,7 @@ def test_it_says_since_when_why_and_until_when() -> None:
     assert enabled.enabled_at is not None
     assert enabled.estimated_end is not None
     lasts = enabled.estimated_end - enabled.enabled_at
-    assert timedelta(minutes=29, seconds=50) < lasts < timedelta(minutes=30, seconds=10)
+    assert timedelta(minutes=29) < lasts < timedelta(minutes=31)
 
 
 def test_enabling_it_again_keeps_the_time_and_replaces_the_reason() -> None:

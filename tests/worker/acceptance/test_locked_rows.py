@@ -52,7 +52,7 @@ def test_one_locked_row_holds_up_the_outcome_of_no_other_job(start: Start) -> No
 
 def test_a_lease_that_ends_while_the_row_is_locked_is_extended_afterwards(start: Start) -> None:
     locked, other = (
-        stored(handlers.wait.options(visibility_timeout=2).enqueue()) for _ in range(2)
+        stored(handlers.wait.options(visibility_timeout=4).enqueue()) for _ in range(2)
     )
     start("--threads", "2").ready()
     for job in (locked, other):
