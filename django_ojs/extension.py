@@ -725,6 +725,15 @@ class Extension:
         """Return who did what to an object, newest first: the rows of Django's page *History*."""
         return ()
 
+    def shown_of_queues(
+        self, names: Collection[str], to_operators: bool
+    ) -> Iterable[tuple[str, Mapping[str, Any]]]:
+        """Return members of the JSON objects of these queues, each with the name of its queue.
+
+        `to_operators`: of a queue on the control plane. Else of its `stats` on the data plane.
+        """
+        return ()
+
     def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
         """Return values that a search box suggests, each with a word of the search: `type`."""
         return ()
