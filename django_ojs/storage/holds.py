@@ -13,7 +13,8 @@ from uuid import UUID
 
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
-from django_ojs.spec.hold import FIRST_HELD, FREE, held_by, owner_of
+from django_ojs.spec.hold import FIRST_HELD, FREE, owner_of
+from django_ojs.spec.hold import held_by as held_by
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, notify, queue_configs
 from django_ojs.storage.dialects.expressions import OneOf

@@ -22,6 +22,22 @@ FOLDER = Path(__file__).parent
 NOW, RELEASED = FOLDER / "public.txt", FOLDER / "released.txt"
 COMMAND = "python -m tests.release.public"
 
+#: What docs/how-to/write-an-extension.md imports beside the modules that are public whole.
+FOR_EXTENSIONS = {
+    "django_ojs.admin.panels": "AdminColumn Panel",
+    "django_ojs.command_line.subcommand": "Subcommand",
+    "django_ojs.conf": "of",
+    "django_ojs.http.routing": "route",
+    "django_ojs.http.views.base": "OJSView",
+    "django_ojs.models": "Job",
+    "django_ojs.setting": "boolean count duration setting share strings",
+    "django_ojs.spec.ids": "parse_id",
+    "django_ojs.spec.queue_config": "QueueFields",
+    "django_ojs.spec.scopes": "Scope",
+    "django_ojs.spec.states": "State Trigger",
+    "django_ojs.storage.holds": "held_by hold release",
+}
+
 HEAD = f"# What is public, a name a line. `{COMMAND}` writes this file.\n"
 #: A default that is an object without a name of its own: its address differs from run to run.
 _OBJECT = re.compile(r"<([\w.]+) object at 0x[0-9a-f]+>")
@@ -36,6 +52,7 @@ def text() -> str:
         "django_ojs.middleware": _module_lines("django_ojs.middleware"),
         "django_ojs.spec.errors": _module_lines("django_ojs.spec.errors"),
         "django_ojs.testing": _module_lines("django_ojs.testing"),
+        "For extensions": _lines_for_extensions(),
         "Signals": _signal_lines(),
         "Settings": _setting_lines(),
         "HTTP routes": _route_lines(),
@@ -51,6 +68,14 @@ def _module_lines(name: str) -> Iterator[str]:
     module = __import__(name, fromlist=["*"])
     for each in _names(module):
         yield from _object_lines(each, getattr(module, each))
+
+
+def _lines_for_extensions() -> Iterator[str]:
+    for name, names in FOR_EXTENSIONS.items():
+        module = __import__(name, fromlist=["*"])
+        for each in names.split():
+            value = getattr(module, each)
+            yield f"{name}.{each}{_signature(value) if callable(value) else ''}"
 
 
 def _names(module: ModuleType) -> list[str]:
