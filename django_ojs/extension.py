@@ -40,7 +40,7 @@ from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.published import EventType, NewEvent, PastEvent
 from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 
@@ -581,6 +581,23 @@ class Problem:
     query: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedEvents:
+    """Which of the events that were kept a page asks for."""
+
+    types: Collection[EventType]
+    #: At most so many.
+    limit: int
+    #: Those of one job, queue or worker. None: of all.
+    subject: str | None = None
+    #: Found among so many of the latest events, of the subject or of all. None: among all.
+    among: int | None = None
+    #: Not older than this.
+    within: timedelta | None = None
+    #: Members that their data has.
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -680,13 +697,14 @@ class Extension:
         """Return what the manifest of the server declares while it is installed."""
         return ()
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
-        """Return its models with their ModelAdmin classes, for an admin site.
+    def pages(self) -> Mapping[type[Model], str]:
+        """Return its models with their ModelAdmin classes, each as a path in Python.
 
-        Called when the pages of the package are registered on the site, which imports them. A
-        class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        Called when the pages of the package are registered on an admin site, which imports a class
+        when its pages are first used. It may be a mixin of ModelAdmin; its `place` orders the
+        navigation.
         """
-        return ()
+        return {}
 
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
@@ -705,6 +723,23 @@ class Extension:
 
     def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
         """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def shown_of_queues(
+        self, names: Collection[str], to_operators: bool
+    ) -> Iterable[tuple[str, Mapping[str, Any]]]:
+        """Return members of the JSON objects of these queues, each with the name of its queue.
+
+        `to_operators`: of a queue on the control plane. Else of its `stats` on the data plane.
+        """
+        return ()
+
+    def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
+        """Return values that a search box suggests, each with a word of the search: `type`."""
+        return ()
+
+    def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
+        """Return the events that it has kept, the latest first: one query."""
         return ()
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:

@@ -542,6 +542,14 @@ def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
     return {key: sentence for each in found for key, sentence in each.items()}
 
 
+def shown_of_queues(names: Collection[str], *, to_operators: bool) -> dict[str, dict[str, Any]]:
+    """Return what extensions show of queues, by their names: see `shown_of_queues`."""
+    shown: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for name, members in registry.brought("shown_of_queues", names, to_operators):
+        shown[name].update(members)
+    return shown
+
+
 def worker_started(worker_id: str) -> None:
     """Call the hooks `worker_started`."""
     for name, hook in registry.worker_started:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
+from django.db.models import Model
 from django.test import Client, RequestFactory, override_settings
 from django.urls import clear_url_caches, get_urlconf
 from prometheus_client.core import GaugeMetricFamily
@@ -45,6 +47,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def _greet(console: Console, options: Options) -> int:
     console.line(f"Hello, {options['name']}.")
     return 0
+
+
+class ColourAdmin:
+    """The page of an extension, a mixin of ModelAdmin."""
+
+    place = 15
 
 
 class Greeting(Other):
@@ -215,8 +223,8 @@ def test_each_route_of_an_extension_that_may_be_left_out_has_an_answer() -> None
 
 def test_an_extension_brings_pages_of_the_admin() -> None:
     class Colours(Other):
-        def pages(self, site: Any) -> Sequence[Any]:
-            return ((Group, type("ColourAdmin", (), {"place": 15})),)
+        def pages(self) -> Mapping[type[Model], str]:
+            return {Group: f"{__name__}.ColourAdmin"}
 
     site = AdminSite()
     request = RequestFactory().get("/")
@@ -225,6 +233,26 @@ def test_an_extension_brings_pages_of_the_admin() -> None:
         register(site)
     shown = [model for model, _ in navigation.viewable(site, request)]
     assert shown[:4] == [Overview, Queue, Group, Job]
+
+
+def test_all_pages_can_be_made() -> None:
+    site = AdminSite()
+    register(site)
+    assert site.check(apps.get_app_configs()) == []
+    for model in site._registry:
+        assert site.get_model_admin(model).get_urls()
+
+
+def test_a_page_that_is_not_there_is_an_error_of_the_checks() -> None:
+    class Colours(Other):
+        def pages(self) -> Mapping[type[Model], str]:
+            return {Group: f"{__name__}.NoSuchAdmin"}
+
+    site = AdminSite()
+    with installed(Colours(Hooks())):
+        register(site)
+    with pytest.raises(ImportError, match="NoSuchAdmin"):
+        site.check(apps.get_app_configs())
 
 
 def test_an_extension_brings_parts_of_the_page_of_a_job_and_pages_beside_it(

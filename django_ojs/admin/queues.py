@@ -19,7 +19,7 @@ from django_ojs.admin.panels import columns_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.workers import labels_of
-from django_ojs.extensions.events import storage as events
+from django_ojs.extension import WantedEvents
 from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.admin_queue_figures import (
@@ -28,16 +28,18 @@ from django_ojs.extensions.statistics.admin_queue_figures import (
     release_markers,
 )
 from django_ojs.extensions.statistics.history import Period, history
+from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.rows import RESERVED
-from django_ojs.operations.workers import registry
+from django_ojs.operations.workers import registry as workers_known
 from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.reports import findings, latest_runs
 from django_ojs.reports.findings import Finding
 from django_ojs.reports.queue_overview import OverviewRow
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.published import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -85,9 +87,9 @@ _PERIODS: Final = {
 
 #: Events that the charts mark, of the latest events of the queue.
 _MARKED: Final = {
-    "queue.paused": pgettext_lazy("queue", "paused"),
-    "queue.resumed": pgettext_lazy("queue", "resumed"),
-    "queue.config_updated": pgettext_lazy("queue", "configured"),
+    EventType.QUEUE_PAUSED: pgettext_lazy("queue", "paused"),
+    EventType.QUEUE_RESUMED: pgettext_lazy("queue", "resumed"),
+    EventType.QUEUE_CONFIG_UPDATED: pgettext_lazy("queue", "configured"),
 }
 _MAX_READ: Final = 500
 
@@ -239,11 +241,10 @@ def _context(
     since = timezone.now() - period.length
     points = query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name))
     listeners = query(
-        gettext_noop("its workers"), lambda: registry.listening(name, limit=_MAX_WORKERS)
+        gettext_noop("its workers"), lambda: workers_known.listening(name, limit=_MAX_WORKERS)
     )
-    newest = events.kept().filter(subject=name).order_by("-id")
-    latest = newest.values_list("time", "type")[:_MAX_READ]
-    happened = query(gettext_noop("changes"), lambda: list(latest)) or []
+    wanted = WantedEvents(types=_MARKED.keys(), limit=_MAX_READ, subject=name, among=_MAX_READ)
+    happened = query(gettext_noop("changes"), lambda: registry.brought("past_events", wanted)) or []
     deployed = query(gettext_noop("releases"), lambda: release_markers(since, name)) or []
     return {
         "row": rows[0] if rows else None,
@@ -257,7 +258,7 @@ def _context(
         "figures": history_charts(
             points,
             happened=[
-                *((time, str(_MARKED[type])) for time, type in happened if type in _MARKED),
+                *((event.time, str(_MARKED[event.type])) for event in happened),
                 *deployed,
             ],
         ),

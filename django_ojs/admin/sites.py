@@ -1,18 +1,19 @@
-"""The ModelAdmin of each model, and their registration on an admin site."""
+"""The pages of the operator, and their registration on an admin site.
 
-from collections.abc import Iterable
+A site gets each page as a path in Python, and makes its ModelAdmin when it is first used: when its
+URLs are imported, or by `manage.py check`. A process that shows no page, such as a worker, imports
+none of them.
+"""
+
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib import admin
-from django.db import models
+from django.db.models import Model
+from django.utils.functional import SimpleLazyObject
+from django.utils.module_loading import import_string
 
-from django_ojs.admin.api_keys import ApiKeyAdmin
-from django_ojs.admin.bulk_operations import BulkOperationAdmin
-from django_ojs.admin.dead_letters import DeadLetterAdmin
-from django_ojs.admin.jobs import JobAdmin
-from django_ojs.admin.overview import OverviewAdmin
-from django_ojs.admin.queues import QueueAdmin
-from django_ojs.admin.workers import WorkerAdmin
+from django_ojs.extension import Extension
 from django_ojs.hooks import registry
 from django_ojs.models import ApiKey, BulkOperation, DeadLetterJob, Job, Overview, Queue, Worker
 
@@ -21,31 +22,51 @@ if TYPE_CHECKING:
 else:
     _Admin = admin.ModelAdmin
 
-#: The core's pages, beside those of extensions. Some are mixins, built on a theme's ModelAdmin.
-_CORE: Final[dict[type[models.Model], type[Any]]] = {
-    Overview: OverviewAdmin,
-    Queue: QueueAdmin,
-    Job: JobAdmin,
-    DeadLetterJob: DeadLetterAdmin,
-    BulkOperation: BulkOperationAdmin,
-    Worker: WorkerAdmin,
-    ApiKey: ApiKeyAdmin,
+#: The core's pages, beside those of extensions (see `Extension.pages`).
+CORE: Final[Mapping[type[Model], str]] = {
+    Overview: "django_ojs.admin.overview.OverviewAdmin",
+    Queue: "django_ojs.admin.queues.QueueAdmin",
+    Job: "django_ojs.admin.jobs.JobAdmin",
+    DeadLetterJob: "django_ojs.admin.dead_letters.DeadLetterAdmin",
+    BulkOperation: "django_ojs.admin.bulk_operations.BulkOperationAdmin",
+    Worker: "django_ojs.admin.workers.WorkerAdmin",
+    ApiKey: "django_ojs.admin.api_keys.ApiKeyAdmin",
 }
+
+
+class _Page(SimpleLazyObject):  # type: ignore[type-arg]  # Django's class is no generic one
+    """The ModelAdmin of a model, which is imported and made when it is first used."""
 
 
 def register(site: admin.AdminSite = admin.site, base: type[_Admin] = admin.ModelAdmin) -> None:
     """Register the operator's pages on an admin site; a second call replaces the first.
 
-    `base` is the ModelAdmin of a theme, such as Unfold's.
+    `base` is the ModelAdmin of a theme, such as Unfold's. A page that the project has registered
+    stays.
     """
 
-    def add(pages: Iterable[tuple[type[models.Model], type[Any]]]) -> None:
-        for model, page in pages:
+    def add(pages: Mapping[type[Model], str]) -> None:
+        for model, path in pages.items():
             if site.is_registered(model):
-                if not isinstance(site.get_model_admin(model), page):
-                    continue  # That of the project.
+                registered: Any = site.get_model_admin(model)
+                if type(registered) is not _Page:
+                    continue
                 site.unregister(model)
-            site.register(model, type(f"{model.__name__}Admin", (page, base), {}))
+            site.register(model, _page_at(path, base))
 
-    add(_CORE.items())
-    registry.for_each(lambda extension: add(extension.pages(site)))
+    def add_of(extension: Extension) -> None:
+        add(extension.pages())
+
+    add(CORE)
+    registry.for_each(add_of)
+
+
+def _page_at(path: str, base: type[_Admin]) -> Any:
+    """Return what makes the page of a model on a site, in the place of its class."""
+
+    def made(model: type[Model], site: admin.AdminSite) -> _Admin:
+        # Some of the classes are mixins, for a theme's ModelAdmin.
+        page: _Admin = type(f"{model.__name__}Admin", (import_string(path), base), {})(model, site)
+        return page
+
+    return lambda model, site: _Page(lambda: made(model, site))

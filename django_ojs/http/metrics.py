@@ -9,12 +9,10 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from django_ojs.conf import settings
 from django_ojs.hooks import registry
-from django_ojs.reports import scheduling
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -37,18 +35,3 @@ class _DatabaseCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from registry.brought("metrics", self._within)
-        yield from _pools(self._within)
-
-
-def _pools(within: Collection[str] | None) -> Iterator[Metric]:
-    """Yield how the queues are served (ojs-fair-scheduling §11.2), if there are pools."""
-    if not settings().pools:
-        return
-    ratio = GaugeMetricFamily(
-        "ojs_scheduling_dispatch_ratio",
-        "The part of a queue in the runs of the last minute.",
-        labels=["queue"],
-    )
-    for figures in scheduling.scheduling(within=within).queues[:MAX_SERIES]:
-        ratio.add_metric([figures.queue], figures.ratio)
-    yield ratio

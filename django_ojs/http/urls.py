@@ -62,7 +62,6 @@ urlpatterns: list[URLPattern] = [
     route("v1/queues", queues.QueueList, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),
     route(f"{_QUEUE}/config", queues.QueueConfiguration, "ojs-queue-config"),
-    route(f"{_QUEUE}/stats", queues.QueueStatistics, "ojs-queue-stats"),
     route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
     route(f"{_QUEUE}/drain", queues.QueueDrain, "ojs-queue-drain"),
     route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),

@@ -11,7 +11,6 @@ from django_ojs.http.views.admin import (
     dead_letter,
     jobs,
     queues,
-    scheduling,
     system,
     workers,
 )
@@ -45,9 +44,6 @@ urlpatterns = [
     route(f"{_WORKER}/resume", workers.AdminWorkerResume, "ojs-admin-worker-resume"),
     route(f"{_WORKER}/terminate", workers.AdminWorkerTerminate, "ojs-admin-worker-terminate"),
     route(_WORKER, workers.AdminWorker, "ojs-admin-worker"),
-    route(
-        f"{_ADMIN}/scheduling/stats", scheduling.AdminSchedulingStats, "ojs-admin-scheduling-stats"
-    ),
     route(f"{_ADMIN}/dead-letter", dead_letter.AdminDeadLetters, "ojs-admin-dead-letters"),
     route(f"{_ADMIN}/dead-letter/retry", bulk.DeadLetterBulkRetry, "ojs-admin-dead-letters-retry"),
     route(f"{_ADMIN}/dead-letter/stats", dead_letter.AdminDeadLetterStats, "ojs-admin-dead-stats"),

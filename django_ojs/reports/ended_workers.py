@@ -3,20 +3,20 @@
 `KEEP_EVENTS` must have `worker.stopped`, as it has by default.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Max, QuerySet, Subquery
-from django.db.models.functions import Now
+from django.db.models import QuerySet, Subquery
 
 from django_ojs import formatting
-from django_ojs.extensions.events import storage as events
-from django_ojs.extensions.events.models import Event
+from django_ojs.extension import WantedEvents
+from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.spec.published import EventType
+from django_ojs.spec.published import EventType, PastEvent
 
 #: How long a worker that died is listed, and among how many of the latest events it is found.
 LISTED_FOR: Final = timedelta(days=1)
@@ -52,15 +52,15 @@ class EndedWorker:
 
 def dead(limit: int = 100) -> list[EndedWorker]:
     """Return the workers that died in the last day, the latest first."""
-    newest = events.kept().aggregate(newest=Max("pk"))["newest"] or 0
-    stopped = events.kept().filter(
-        pk__gt=newest - MOST_EVENTS,
-        type=EventType.WORKER_STOPPED,
-        time__gt=Now() - LISTED_FOR,
-        data__reason="error",
+    wanted = WantedEvents(
+        types=(EventType.WORKER_STOPPED,),
+        limit=limit,
+        among=MOST_EVENTS,
+        within=LISTED_FOR,
+        data={"reason": "error"},
     )
     found: dict[str, EndedWorker] = {}
-    for event in stopped.order_by("-pk")[:limit]:
+    for event in registry.brought("past_events", wanted):
         found.setdefault(event.subject, _of(event))
     # A worker may come back under its id.
     for alive in Worker.primary.filter(pk__in=found).values_list("pk", flat=True):
@@ -70,11 +70,10 @@ def dead(limit: int = 100) -> list[EndedWorker]:
 
 def get(worker_id: str) -> EndedWorker | None:
     """Return how a worker ended, if its event is kept."""
-    of_worker = events.kept().filter(subject=worker_id).order_by("-pk")
-    stopped = of_worker.filter(type=EventType.WORKER_STOPPED).first()
+    stopped = _last(worker_id, EventType.WORKER_STOPPED)
     if stopped is None:
         return None
-    started = of_worker.filter(type=EventType.WORKER_STARTED).first()
+    started = _last(worker_id, EventType.WORKER_STARTED)
     return _of(stopped, {} if started is None else started.data)
 
 
@@ -90,7 +89,13 @@ def lost_jobs(worker_id: str) -> list[tuple[UUID, str]]:
     return list(lost.order_by("-pk").values_list("job_id", "job__type")[:MOST_JOBS])
 
 
-def _of(event: Event, started: dict[str, Any] | None = None) -> EndedWorker:
+def _last(worker_id: str, type: EventType) -> PastEvent | None:
+    wanted = WantedEvents(types=(type,), limit=1, subject=worker_id)
+    found: list[PastEvent] = registry.brought("past_events", wanted)
+    return found[0] if found else None
+
+
+def _of(event: PastEvent, started: Mapping[str, Any] | None = None) -> EndedWorker:
     data, uptime = event.data, event.data.get("uptime_ms")
     return EndedWorker(
         id=event.subject,

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_ojs import formatting, hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.events import storage as events
+from django_ojs.extension import WantedEvents
 from django_ojs.extensions.limits import limit_key_use, queue_limits
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.hooks import registry
@@ -237,10 +237,11 @@ def _before(job: Job) -> int:
 
 
 def _paused_by(queue: str) -> str:
-    newest = events.kept().filter(subject=queue).order_by("-id")
-    for type, data in newest.values_list("type", "data")[:_MOST_EVENTS]:
-        if type == EventType.QUEUE_PAUSED:
-            return str(data.get("paused_by") or "")
+    wanted = WantedEvents(
+        types=(EventType.QUEUE_PAUSED,), limit=1, subject=queue, among=_MOST_EVENTS
+    )
+    for event in registry.brought("past_events", wanted):
+        return str(event.data.get("paused_by") or "")
     return ""
 
 

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from django.db.models import Subquery
-
-from django_ojs.extensions.events import storage as events
+from django_ojs.extension import WantedEvents
+from django_ojs.hooks import registry
 from django_ojs.reports import ended_workers
-from django_ojs.spec.published import EventType
+from django_ojs.spec.published import EventType, PastEvent
 
 #: Starts of workers that are read, the latest ones.
 MOST_STARTS: Final = 1_000
@@ -39,11 +38,10 @@ def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, s
     A worker without a release has its version. The first release that is known is no change.
     Each release is returned once: in a rolling deployment the starts of two releases alternate.
     """
-    newest = Subquery(events.kept().order_by("-pk").values("pk")[:1])
-    started = events.kept().filter(
-        pk__gt=newest - ended_workers.MOST_EVENTS, type=EventType.WORKER_STARTED
+    wanted = WantedEvents(
+        types=(EventType.WORKER_STARTED,), limit=MOST_STARTS, among=ended_workers.MOST_EVENTS
     )
-    latest = list(started.order_by("-pk").values_list("time", "data")[:MOST_STARTS])
+    latest: list[PastEvent] = registry.brought("past_events", wanted)
     found: list[tuple[datetime, str]] = []
     known: dict[tuple[str, ...], set[str]] = {}
     marked: set[str] = set()
@@ -56,12 +54,13 @@ def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, s
     return [(time, release) for time, release in found if time >= since]
 
 
-def _starts(latest: Iterable[tuple[datetime, Any]], queue: str | None) -> Iterator[_Start]:
-    for time, data in latest:
+def _starts(latest: Iterable[PastEvent], queue: str | None) -> Iterator[_Start]:
+    for event in latest:
+        data = event.data
         queues = data.get("queues") or ()
         release, version = data.get("release"), data.get("version")
         if (release or version) and (queue is None or queue in queues):
             # Workers in another language have versions of their own.
             name = "" if release else f"version {_NAME.match(str(version))[0]}"  # type: ignore[index]  # it matches any text
             kind = (name, *sorted(map(str, queues)))
-            yield _Start(time=time, kind=kind, release=str(release or version))
+            yield _Start(time=event.time, kind=kind, release=str(release or version))

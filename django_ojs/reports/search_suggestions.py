@@ -1,11 +1,8 @@
 """What a search box suggests while typing: the qualifiers, and values that there are."""
 
-from datetime import timedelta
 from typing import Final
 
-from django.db.models.functions import Now
-
-from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.hooks import registry
 from django_ojs.models import Worker
 from django_ojs.operations.jobs.search_query import as_value
 from django_ojs.reports import ended_workers
@@ -14,27 +11,24 @@ from django_ojs.storage.figures import known_queues
 
 #: Values of one qualifier.
 MAX_VALUES: Final = 200
-#: Workers whose types and hosts are read, and how far back types are read from the figures.
+#: Workers whose types and hosts are read.
 _MAX_WORKERS: Final = 200
 #: The latest unsuccessful runs, whose types of errors are suggested.
 _MAX_RUNS: Final = 500
-_LATELY: Final = timedelta(hours=1)
 
 
 def values() -> dict[str, list[str]]:
     """Return the known values by qualifier, at most `MAX_VALUES` of each, and no payload.
 
-    Queues are those with a configuration or the most waiting jobs; types those of the last hour,
-    and those that workers have handlers for.
+    Queues are those with a configuration or the most waiting jobs; types those that workers have
+    handlers for. Extensions add their own.
     """
     reported = Worker.primary.order_by("-seen_at").values_list("hostname", "job_types", "pk")
     workers = list(reported[:_MAX_WORKERS])
     failed = ended_workers.latest_runs().order_by("-pk").values_list("error__type", flat=True)
     errors = {type for type in failed[:_MAX_RUNS] if type and type.isprintable()}
-    recent = Rollup.primary.filter(minute__gt=Now() - _LATELY).order_by()
-    types = {*recent.values_list("type", flat=True).distinct()[:MAX_VALUES]}
-    types.update(type for _, handled, _ in workers for type in handled)
-    return {
+    types = {type for _, handled, _ in workers for type in handled}
+    found: dict[str, list[str]] = {
         "state": list(State),
         "is": ["dead", "alive"],
         "queue": sorted(known_queues.by_load(limit=MAX_VALUES).names[:MAX_VALUES]),
@@ -43,3 +37,6 @@ def values() -> dict[str, list[str]]:
         "worker": sorted(as_value(key) for _, _, key in workers)[:MAX_VALUES],
         "error_type": sorted(map(as_value, errors))[:MAX_VALUES],
     }
+    for word, more in registry.brought("suggestions"):
+        found[word] = sorted({*found.get(word, ()), *more})[:MAX_VALUES]
+    return found

@@ -10,6 +10,7 @@ and an event outlives its job.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -124,6 +125,13 @@ class NewEvent:
     subject: str
     queue: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastEvent(NewEvent):
+    """An event that was kept, and when it was published."""
+
+    time: datetime
 
 
 def of_queue(type: EventType, name: str, **data: Any) -> NewEvent:

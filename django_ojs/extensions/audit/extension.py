@@ -38,12 +38,11 @@ class AuditExtension(Extension):
 
         return (DueStep(run=storage.prune, interval=60.0),)
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.audit.admin import AuditEntryAdmin
         from django_ojs.extensions.audit.models import AuditEntry
 
-        return ((AuditEntry, AuditEntryAdmin),)
+        return {AuditEntry: "django_ojs.extensions.audit.admin.AuditEntryAdmin"}
 
     def panels(self) -> Sequence[Any]:
         """Return what operators did to a job."""

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -80,12 +80,11 @@ class CronExtension(Extension):
         """Declare it."""
         return (Declared(capability="cron_jobs"),)
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.cron.admin import CronJobAdmin
         from django_ojs.extensions.cron.models import CronJob
 
-        return ((CronJob, CronJobAdmin),)
+        return {CronJob: "django_ojs.extensions.cron.admin.CronJobAdmin"}
 
 
 def _store_schedules() -> None:

@@ -10,10 +10,10 @@ from typing import Any, Final
 from django.db.models import Model
 
 from django_ojs.conf import of
-from django_ojs.extension import Change, Declared, DueStep, Extension, Hooks
+from django_ojs.extension import Change, Declared, DueStep, Extension, Hooks, WantedEvents
 from django_ojs.extensions.events import job_events, storage
 from django_ojs.extensions.events.settings import EventSettings
-from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.published import EventType, NewEvent, PastEvent
 from django_ojs.spec.states import State, Trigger
 
 _ENQUEUED: Final = frozenset({EventType.JOB_ENQUEUED, EventType.JOB_SCHEDULED})
@@ -65,12 +65,15 @@ class EventsExtension(Extension):
         """Declare it."""
         return (Declared(experimental="realtime"),)
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.events.admin import EventAdmin
         from django_ojs.extensions.events.models import Event
 
-        return ((Event, EventAdmin),)
+        return {Event: "django_ojs.extensions.events.admin.EventAdmin"}
+
+    def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
+        """Return events of the types in KEEP_EVENTS, until they are pruned."""
+        return storage.latest(wanted)
 
     def panels(self) -> Sequence[Any]:
         """Return the events of a job, and of a queue."""

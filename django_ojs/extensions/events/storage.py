@@ -3,13 +3,14 @@
 from collections.abc import Collection
 from datetime import timedelta
 
-from django.db.models import Max, Min, QuerySet
-from django.db.models.functions import Now
+from django.db.models import Max, Min, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
 
+from django_ojs.extension import WantedEvents
 from django_ojs.extensions.events import commit_order
 from django_ojs.extensions.events.models import Event
 from django_ojs.spec import ids, json
-from django_ojs.spec.published import NewEvent
+from django_ojs.spec.published import EventType, NewEvent, PastEvent
 from django_ojs.storage import database, notify, raw_queries
 
 #: Events that get positions in one transaction, which excludes other processes that assign some.
@@ -19,6 +20,33 @@ ASSIGNED_AT_ONCE = 1000
 def kept() -> QuerySet[Event]:
     """All recorded events."""
     return Event.primary.all()
+
+
+def latest(wanted: WantedEvents) -> list[PastEvent]:
+    """Return events, the latest first."""
+    found = of_subject = kept()
+    if wanted.subject is not None:
+        found = of_subject = found.filter(subject=wanted.subject)
+    if wanted.among is not None:
+        newest_first = of_subject.order_by("-pk").values("pk")
+        if wanted.subject is None:  # The keys have hardly any gaps.
+            found = found.filter(pk__gt=Subquery(newest_first[:1]) - wanted.among)
+        else:
+            oldest = Subquery(newest_first[wanted.among - 1 : wanted.among])
+            found = found.filter(pk__gte=Coalesce(oldest, 0))
+    if wanted.within is not None:
+        found = found.filter(time__gt=Now() - wanted.within)
+    found = found.filter(**{f"data__{name}": value for name, value in wanted.data.items()})
+    return [
+        PastEvent(
+            type=EventType(event.type),
+            subject=event.subject,
+            queue=event.queue,
+            data=event.data,
+            time=event.time,
+        )
+        for event in found.filter(type__in=wanted.types).order_by("-pk")[: wanted.limit]
+    ]
 
 
 def add(happened: Collection[NewEvent]) -> None:

@@ -1,7 +1,7 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -90,12 +90,11 @@ class KeyLimitsExtension(Extension):
         """Declare it."""
         return (Declared(official="rate-limiting", capability="rate_limiting"),)
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.limits.admin import LimitKeyAdmin
         from django_ojs.extensions.limits.models import LimitKey
 
-        return ((LimitKey, LimitKeyAdmin),)
+        return {LimitKey: "django_ojs.extensions.limits.admin.LimitKeyAdmin"}
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
         """Return how many keys hold jobs."""

@@ -4,9 +4,8 @@ Jobs for another server, and those of a caller whose transaction is on another d
 in the outbox, and commit with it. A relay sends them on.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
@@ -72,12 +71,11 @@ class OutboxExtension(Extension):
 
         return findings.found()
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.outbox.admin import OutboxEntryAdmin
         from django_ojs.extensions.outbox.models import OutboxEntry
 
-        return ((OutboxEntry, OutboxEntryAdmin),)
+        return {OutboxEntry: "django_ojs.extensions.outbox.admin.OutboxEntryAdmin"}
 
 
 def _relays(worker_id: str) -> Closing:

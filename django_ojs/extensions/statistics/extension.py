@@ -3,7 +3,7 @@
 `rollups` sums up in memory and writes; the readers are beside it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,14 +48,31 @@ class StatisticsExtension(Extension):
         return figures.SUBCOMMANDS
 
     def routes(self) -> Sequence[Any]:
-        """Return the routes of figures over time."""
+        """Return the routes of figures over time, and of how queues are served."""
         from django_ojs.extensions.statistics import views as stats
+        from django_ojs.extensions.statistics.scheduling_view import AdminSchedulingStats
         from django_ojs.http.routing import route
 
         return (
+            route("v1/queues/<str:name>/stats", stats.QueueStatistics, "ojs-queue-stats"),
             route("v1/admin/stats", stats.AdminStats, "ojs-admin-stats"),
             route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
+            route("v1/admin/scheduling/stats", AdminSchedulingStats, "ojs-admin-scheduling-stats"),
         )
+
+    def shown_of_queues(
+        self, names: Collection[str], to_operators: bool
+    ) -> Iterable[tuple[str, Mapping[str, Any]]]:
+        """Return the rates of the last minutes to operators, and to others the sums of the day."""
+        from django_ojs.extensions.statistics import rollup_queries, stats
+
+        if to_operators:
+            return [(name, stats.rendered(rates)) for name, rates in stats.rates(names).items()]
+        today = [(name, *rollup_queries.today(name)) for name in names]
+        return [
+            (name, {"completed_today": completed, "failed_today": failed})
+            for name, completed, failed in today
+        ]
 
     def columns(self) -> Sequence[Any]:
         """Return the column of the last hour in the list of queues."""
@@ -70,6 +87,12 @@ class StatisticsExtension(Extension):
         if page.model is not Job:
             return ()
         return (page.pattern("type/", partial(admin_job_type.type_view, page), "type"),)
+
+    def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
+        """Return the types of the jobs to which something happened in the last hour."""
+        from django_ojs.extensions.statistics import rollup_queries
+
+        return (("type", rollup_queries.types_lately()),)
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
         """Return counters of jobs and gauges of queues."""

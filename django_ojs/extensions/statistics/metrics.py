@@ -11,7 +11,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from django_ojs.extensions.statistics import all_time, rollup_queries, rollups
+from django_ojs.conf import settings
+from django_ojs.extensions.statistics import all_time, rollup_queries, rollups, scheduling
 from django_ojs.extensions.statistics.all_time import Total
 from django_ojs.http.metrics import MAX_SERIES
 from django_ojs.operations.maintenance import stalled
@@ -42,6 +43,7 @@ def metrics(within: Collection[str] | None) -> Iterator[Metric]:
     totals = _totals(within)
     yield from _jobs(totals)
     yield from _queues(within, totals)
+    yield from _pools(within)
 
 
 def _jobs(found: all_time.Totals) -> Iterator[Metric]:
@@ -128,3 +130,17 @@ def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator
     active = GaugeMetricFamily("ojs_workers_active", "Workers that run.")
     active.add_metric([], workers.listing(limit=0, within=within).running)
     yield from (depth, busy, stalled_jobs, active)
+
+
+def _pools(within: Collection[str] | None) -> Iterator[Metric]:
+    """Yield how the queues are served (ojs-fair-scheduling §11.2), if there are pools."""
+    if not settings().pools:
+        return
+    ratio = GaugeMetricFamily(
+        "ojs_scheduling_dispatch_ratio",
+        "The part of a queue in the runs of the last minute.",
+        labels=["queue"],
+    )
+    for figures in scheduling.scheduling(within=within).queues[:MAX_SERIES]:
+        ratio.add_metric([figures.queue], figures.ratio)
+    yield ratio

@@ -7,8 +7,6 @@ from django.utils import timezone
 
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.operations.queues.status import QueueStatus, get
-from django_ojs.spec.states import State
-from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.figures.oldest_available import oldest
 
 HOUR = timedelta(hours=1)
@@ -16,7 +14,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statistics:
-    """A queue, its figures of the last hour, and the sums of the day.
+    """A queue, and its figures of the last hour.
 
     Means come from histograms by powers of two: they are approximate ("about 200 ms", not
     "213"). None: no job was completed.
@@ -25,31 +23,21 @@ class Statistics:
     status: QueueStatus
     completed_last_hour: int
     failed_last_hour: int
-    completed_today: int
-    failed_today: int
     avg_duration_ms: float | None
     avg_wait_ms: float | None
     throughput_per_second: float
     oldest_available_at: datetime | None
     computed_at: datetime
 
-    @property
-    def counts(self) -> ByState:
-        """The number of jobs in every state, those without jobs included."""
-        return {state: self.status.counts.get(state, 0) for state in State}
-
 
 def statistics(name: str) -> Statistics:
     """Return the figures of a queue. Raises NotFound."""
     status = get(name)
     hour = rollup_queries.recent_by_queue(HOUR, [name]).get(name, rollup_queries.RecentTotals())
-    completed_today, failed_today = rollup_queries.today(name)
     return Statistics(
         status=status,
         completed_last_hour=hour.completed,
         failed_last_hour=hour.failed,
-        completed_today=completed_today,
-        failed_today=failed_today,
         avg_duration_ms=rollup_queries.mean(hour.ran),
         avg_wait_ms=rollup_queries.mean(hour.waited),
         throughput_per_second=hour.completed / HOUR.total_seconds(),

@@ -249,6 +249,12 @@ def today(queue: str) -> tuple[int, int]:
     return found["completed"] or 0, found["failed"] or 0
 
 
+def types_lately(limit: int = 200) -> set[str]:
+    """Return types of the jobs to which something happened in the last hour."""
+    recent = Rollup.primary.filter(minute__gt=Now() - timedelta(hours=1)).order_by()
+    return {*recent.values_list("type", flat=True).distinct()[:limit]}
+
+
 def mean(histogram: Sequence[float]) -> float | None:
     """Return the mean of a histogram in milliseconds; None when it is empty.
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.operations import queues
@@ -62,6 +63,19 @@ def rates(names: Collection[str]) -> dict[str, Rates]:
     """Return the rates of these queues; a queue without activity has zeros."""
     lately = rollup_queries.recent_by_queue(RATE_OVER, names)
     return {name: _rates(lately.get(name, rollup_queries.RecentTotals())) for name in names}
+
+
+def rendered(rates: Rates) -> dict[str, Any]:
+    """Return the jobs per minute and how long jobs waited, without percentiles that are unknown."""
+    return {
+        "throughput": {
+            "processed_per_minute": rates.processed_per_minute,
+            "failed_per_minute": rates.failed_per_minute,
+        },
+        "latency_ms": {
+            name: value for name, value in rates.latency_ms.items() if value is not None
+        },
+    }
 
 
 def percentiles(

@@ -1,4 +1,4 @@
-"""Totals, and figures over time (ojs-admin-api §10)."""
+"""Totals, figures over time (ojs-admin-api §10), and those of a queue (http-binding §11.2)."""
 
 from typing import Any
 
@@ -7,10 +7,11 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.extensions.statistics import stats
 from django_ojs.extensions.statistics.history import PERIODS, Point, history
+from django_ojs.extensions.statistics.queue_statistics import statistics
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
-from django_ojs.http.views.admin.queues import render_rates
 from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.queues import rendered_counts
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
 
@@ -26,7 +27,7 @@ class AdminStats(OJSView):
             "queues": found.queues,
             "workers": found.workers,
             "jobs": {state.value: number for state, number in found.jobs.items()},
-            **render_rates(found.rates),
+            **stats.rendered(found.rates),
             "uptime_seconds": found.uptime_seconds,
         }
 
@@ -51,6 +52,34 @@ class AdminHistory(OJSView):
             within=self.access.queues,
         )
         return {"period": period, "data": [_point(point) for point in points]}
+
+
+class QueueStatistics(OJSView):
+    """The figures of a queue: jobs by state, and the last hour (§11.2)."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request, name: str) -> dict[str, Any]:
+        self.access.check_queue(name)
+        found = statistics(name)
+        counts = rendered_counts(found.status)
+        return {
+            "queue": {"name": name, "paused": found.status.paused, **counts},
+            "status": found.status.state.value,
+            "stats": {
+                "queue": name,
+                "depth": found.status.depth,
+                "max_depth": found.status.config.backpressure.max_depth,
+                **counts,
+                "completed_last_hour": found.completed_last_hour,
+                "failed_last_hour": found.failed_last_hour,
+                "avg_duration_ms": round(found.avg_duration_ms or 0),
+                "avg_wait_ms": round(found.avg_wait_ms or 0),
+                "throughput_per_second": round(found.throughput_per_second, 4),
+                **timestamps(oldest_available_at=found.oldest_available_at),
+            },
+            **timestamps(computed_at=found.computed_at),
+        }
 
 
 def _point(point: Point) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Webhooks: enqueue the deliveries of new events, and delete old records of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,8 @@ class WebhooksExtension(Extension):
 
         return findings.found()
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.webhooks.admin import WebhookAdmin
         from django_ojs.extensions.webhooks.models import Webhook
 
-        return ((Webhook, WebhookAdmin),)
+        return {Webhook: "django_ojs.extensions.webhooks.admin.WebhookAdmin"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -162,12 +162,11 @@ class WorkflowsExtension(Extension):
         """Declare it."""
         return (Declared(capability="workflows"),)
 
-    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+    def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.workflows.admin import WorkflowAdmin
         from django_ojs.extensions.workflows.models import Workflow
 
-        return ((Workflow, WorkflowAdmin),)
+        return {Workflow: "django_ojs.extensions.workflows.admin.WorkflowAdmin"}
 
     def what_is(self, key: UUID) -> Sequence[str]:
         """Return where the workflow with this id is shown."""

@@ -6,8 +6,8 @@ from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.statistics.queue_statistics import Statistics, statistics
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
@@ -57,16 +57,15 @@ class QueueDetail(OJSView):
     def get(self, request: Request, name: str) -> dict[str, Any]:
         """Return a queue with its configuration and the figures of the day."""
         self.access.check_queue(name)
-        found = statistics(name)
+        queue = queues.get(name)
         return {
-            **_summary(found.status),
-            **timestamps(updated_at=found.status.updated_at),
-            "config": dict(found.status.config.values),
+            **_summary(queue),
+            **timestamps(updated_at=queue.updated_at),
+            "config": dict(queue.config.values),
             "stats": {
-                "depth": found.status.depth,
-                **_counts(found),
-                "completed_today": found.completed_today,
-                "failed_today": found.failed_today,
+                "depth": queue.depth,
+                **rendered_counts(queue),
+                **hooks.shown_of_queues([name], to_operators=False)[name],
             },
         }
 
@@ -123,34 +122,6 @@ class QueueConfiguration(QueueView):
         self.access.check_dead_letter_queue(changes)
         self.check_new(name)
         return render_configuration(name, queues.configure(name, changes).config)
-
-
-class QueueStatistics(OJSView):
-    """The figures of a queue: jobs by state, and the last hour (§11.2)."""
-
-    needs = {"GET": Scope.READ}
-
-    def get(self, request: Request, name: str) -> dict[str, Any]:
-        self.access.check_queue(name)
-        found = statistics(name)
-        counts = _counts(found)
-        return {
-            "queue": {"name": name, "paused": found.status.paused, **counts},
-            "status": found.status.state.value,
-            "stats": {
-                "queue": name,
-                "depth": found.status.depth,
-                "max_depth": found.status.config.backpressure.max_depth,
-                **counts,
-                "completed_last_hour": found.completed_last_hour,
-                "failed_last_hour": found.failed_last_hour,
-                "avg_duration_ms": round(found.avg_duration_ms or 0),
-                "avg_wait_ms": round(found.avg_wait_ms or 0),
-                "throughput_per_second": round(found.throughput_per_second, 4),
-                **timestamps(oldest_available_at=found.oldest_available_at),
-            },
-            **timestamps(computed_at=found.computed_at),
-        }
 
 
 class QueuePause(QueueView):
@@ -217,5 +188,6 @@ def render_configuration(name: str, config: QueueConfig) -> dict[str, Any]:
     return {**config.values, "name": name, "config": dict(config.values)}
 
 
-def _counts(found: Statistics) -> dict[str, int]:
-    return {State(state).value: number for state, number in found.counts.items()}
+def rendered_counts(queue: QueueStatus) -> dict[str, int]:
+    """Return the number of jobs in every state, those without jobs included."""
+    return {state.value: queue.counts.get(state, 0) for state in State}

@@ -5,20 +5,18 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.request import Request
 
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.statistics import stats
-from django_ojs.extensions.statistics.stats import Rates
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
-from django_ojs.http.views.queues import render_configuration
+from django_ojs.http.views.queues import render_configuration, rendered_counts
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
 
@@ -42,8 +40,8 @@ class AdminQueues(AdminView):
 
     def get(self, request: Request) -> dict[str, Any]:
         page = queues.listing(self.wanted(), within=self.access.queues)
-        rates = stats.rates([queue.name for queue in page.rows])
-        items = [{**_summary(queue), **render_rates(rates[queue.name])} for queue in page.rows]
+        shown = hooks.shown_of_queues([queue.name for queue in page.rows], to_operators=True)
+        items = [{**_summary(queue), **shown[queue.name]} for queue in page.rows]
         return self.listed(items, page.count())
 
 
@@ -143,24 +141,11 @@ class AdminQueueJobs(AdminQueueView):
         }
 
 
-def render_rates(rates: Rates) -> dict[str, Any]:
-    """Return the jobs per minute and how long jobs waited, without percentiles that are unknown."""
-    return {
-        "throughput": {
-            "processed_per_minute": rates.processed_per_minute,
-            "failed_per_minute": rates.failed_per_minute,
-        },
-        "latency_ms": {
-            name: value for name, value in rates.latency_ms.items() if value is not None
-        },
-    }
-
-
 def _summary(queue: QueueStatus) -> dict[str, Any]:
     return {
         "name": queue.name,
         "state": queue.state.value,
-        "counts": {state.value: queue.counts.get(state, 0) for state in State},
+        "counts": rendered_counts(queue),
         "depth": queue.depth,
         "paused": queue.paused,
         **timestamps(
@@ -174,7 +159,7 @@ def _summary(queue: QueueStatus) -> dict[str, Any]:
 def _detail(queue: QueueStatus) -> dict[str, Any]:
     return {
         **_summary(queue),
-        **render_rates(stats.rates([queue.name])[queue.name]),
+        **hooks.shown_of_queues([queue.name], to_operators=True)[queue.name],
         "configuration": dict(queue.config.values),
         **timestamps(oldest_available_at=oldest_available.oldest([queue.name]).get(queue.name)),
     }

@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework.request import Request
 
+from django_ojs.extensions.statistics import scheduling
+from django_ojs.extensions.statistics.scheduling import PoolShare, QueueFigures
 from django_ojs.http.views.base import OJSView
-from django_ojs.reports import scheduling
-from django_ojs.reports.scheduling import PoolShare, QueueFigures
 from django_ojs.spec import times
 from django_ojs.spec.scopes import Scope
 
