@@ -21,8 +21,9 @@ _OTHER_MODELS: Final = (
     *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
         f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "events", "limits", "statistics")
+        for name in ("audit", "backpressure", "events", "incidents", "limits")
     ),
+    "extensions.statistics.models",
 )
 
 
@@ -55,6 +56,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.backpressure.extension import BackpressureExtension
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
         from django_ojs.extensions.events.extension import EventsExtension
+        from django_ojs.extensions.incidents.extension import IncidentsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
@@ -74,6 +76,7 @@ class DjangoOJSConfig(AppConfig):
             QueueLimitsExtension(),
             KeyLimitsExtension(),
             BulkOperationsExtension(),
+            IncidentsExtension(),
             # Before the settings are read, some of which are theirs, and before any module `jobs`.
             *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
         )

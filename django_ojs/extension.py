@@ -29,7 +29,7 @@ One that keeps jobs from all claims for a while holds them (see `storage.holds`)
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
@@ -46,6 +46,7 @@ from django_ojs.spec.states import State, Trigger
 
 if TYPE_CHECKING:
     from django_ojs.claim_rules import ClaimRule
+    from django_ojs.finding import Finding
 
 logger = logging.getLogger("django_ojs")
 
@@ -566,22 +567,6 @@ class Qualifier:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
-    """Something that needs attention: what was found, why it matters, and what to do.
-
-    The overview of the admin, with a link to the list of a model, and `doctor` show it.
-    """
-
-    found: str
-    why: str
-    cure: str
-    since: datetime | None = None
-    model: type[Model] | None = None
-    #: Of the address of that list, such as `?state=rejected`.
-    query: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class WantedEvents:
     """Which of the events that were kept a page asks for."""
 
@@ -671,13 +656,21 @@ class Extension:
         """
         return ()
 
-    def problems(self) -> Sequence[Problem]:
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
-        Called when the overview is shown, at times by its other pages, and by `doctor`. An error
-        of the database is that of all findings of failures; any other is logged.
+        Called by the maintenance, when the overview is shown, at times by its other pages, by
+        `doctor`, the metrics and `GET /health`. An error of
+        the database is that of all findings of failures; any other is logged.
         """
         return ()
+
+    def may_find(self) -> str:
+        """Return the condition, in SQL as `DueStep.when` has it, without which it finds nothing.
+
+        One statement asks those of all extensions. Nothing: `findings` is always called.
+        """
+        return ""
 
     def doctor_checks(self) -> Sequence[Any]:
         """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.

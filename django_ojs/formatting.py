@@ -20,6 +20,11 @@ def grouped(value: int) -> str:
     return f"{value:,}"
 
 
+def number_of(number: int, what: str) -> str:
+    """Show a number of things, whose plural ends in s: 1 job, 2 jobs."""
+    return f"{grouped(number)} {what}" + "s" * (number != 1)
+
+
 def in_units(value: timedelta | float) -> list[tuple[str, str]]:
     """Return a duration (a timedelta, or seconds) in its two largest units: 3 min and 5 s."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)

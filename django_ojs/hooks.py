@@ -256,15 +256,17 @@ class Registry:
 
         What one that fails would bring is left out, and the failure is logged.
         """
-        brought: list[Any] = []
-        for extension in self.extensions():
-            try:
-                brought += getattr(extension, what)(*args)
-            except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
-                raise  # Who asks knows what to do, or says it.
-            except Exception as error:
-                failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
-        return brought
+        return [each for found in self.extensions() for each in self.brought_by(found, what, *args)]
+
+    def brought_by(self, extension: Extension, what: str, *args: Any) -> list[Any]:
+        """Return what one extension brings, and nothing where it fails; see `brought`."""
+        try:
+            return list(getattr(extension, what)(*args))
+        except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
+            raise  # Who asks knows what to do, or says it.
+        except Exception as error:
+            failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
+            return []
 
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""

@@ -189,7 +189,7 @@ def test_an_extension_that_raises_harms_only_its_jobs_and_is_named(
     is_named = "The extension breaks of django_ojs" in caplog.text
     assert is_named or any(isinstance(each, LookupError) for each in noticed), errors
     if is_named:
-        assert any("The extension breaks" in each.found for each in failed_extensions())
+        assert any("The extension breaks" in each.text for each in failed_extensions())
 
 
 def both(**values: Any) -> tuple[Job, Job]:
@@ -238,15 +238,15 @@ def test_a_return_of_lost_jobs_leaves_only_the_job_for_which_it_raises() -> None
 
 def test_what_one_cannot_bring_to_a_door_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Other):
-        def problems(self) -> Any:
+        def findings(self) -> Any:
             raise LookupError("the extension broke")
 
     registry.failures.clear()
     with installed(Broken(Hooks(), "breaks", NUMBER)):
-        assert isinstance(registry.brought("problems"), list)
+        assert isinstance(registry.brought("findings"), list)
     (problem,) = failed_extensions()
-    assert problem.found == "The extension breaks failed to bring its problems (LookupError)."
-    assert "The extension breaks of django_ojs failed to bring its problems" in caplog.text
+    assert problem.text == "The extension breaks failed to bring its findings (LookupError)."
+    assert "The extension breaks of django_ojs failed to bring its findings" in caplog.text
 
 
 def test_what_is_no_function_is_none_and_the_others_are_in_the_story() -> None:

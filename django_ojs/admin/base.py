@@ -25,18 +25,20 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
-from django_ojs.admin import current_findings, payloads
+from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.admin.operator_views import parsed_key, view_name, with_operator, with_way_back
-from django_ojs.admin.query_timeout import TimedQueries, Unread
+from django_ojs.admin.query_timeout import TimedQueries, Unread, timed
 from django_ojs.hooks import registry
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.keyset import Page, PageRequest
+from django_ojs.operations.maintenance import mode
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope, complete
 
@@ -373,7 +375,7 @@ class OperatorModelAdmin(ObjectHistory):
         if "maintenance_mode" in context:  # None means that this page has tried to read it.
             maintenance = context["maintenance_mode"]
         else:
-            maintenance = current_findings.maintenance(unread)
+            maintenance = timed(unread, gettext_noop("maintenance mode"), mode.status)
         return TemplateResponse(
             request,
             f"django_ojs/admin/{template}.html",

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from django.apps import apps
 from django.contrib import admin
@@ -12,14 +12,15 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_noop, npgettext
 
-from django_ojs.admin import current_findings
 from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import DeadLetterJob, Overview
 from django_ojs.models.base import StoredModel
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 #: The place of a page that has none.
 _LAST: Final = 1_000
@@ -121,15 +122,15 @@ def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type
             yield model, reverse(view_name(model, "changelist"), current_app=site.name)
 
 
-def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:
+def remember_findings(findings: "Sequence[Finding]", *, are_complete: bool) -> None:
     """Reuse the number of findings that a page has counted; a part of a page keeps its number."""
     if not are_complete:
         _recent.keep(Overview)
         return
     number = None
-    if findings:  # The worst is the first.
-        level = findings[0].level.value
-        number = Number(value=len(findings), is_of="problems", level=level)
+    if incidents := [each for each in findings if each.is_incident]:  # The worst is the first.
+        level = "bad" if incidents[0].is_critical else "fair"
+        number = Number(value=len(incidents), is_of="problems", level=level)
     _recent[Overview] = number
 
 
@@ -142,7 +143,10 @@ def _numbers(
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                found = current_findings.read(query).findings
+                # It reads much, and is imported for the first page.
+                from django_ojs.reports import current_findings
+
+                found = current_findings.read(query).causes
                 remember_findings(found, are_complete=not query.unread)
             if DeadLetterJob in outdated:
                 with_dead = query(gettext_noop("dead letters"), lambda: (_dead_letters(),))

@@ -9,16 +9,18 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
-from django_ojs.admin import current_findings, navigation
+from django_ojs.admin import navigation
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
+from django_ojs.extensions.incidents import storage
 from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.extensions.statistics.history import history
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
+from django_ojs.reports import current_findings
 from django_ojs.reports.findings import some_of_each_kind
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
@@ -95,6 +97,12 @@ class OverviewAdmin(OperatorModelAdmin):
         rollups.flush_if_due()
         with timed_queries() as query:
             context = _context(query)
+        storage.write(
+            context["incidents"] or {},
+            context["all_findings"],
+            now=context["looked_at"],
+            are_complete=context["incidents"] is not None and not context["unread"],
+        )
         context["findings"] = [
             (finding, remedies(self, request, finding)) for finding in context["findings"]
         ]
@@ -109,11 +117,15 @@ class OverviewAdmin(OperatorModelAdmin):
 
 
 def _context(query: TimedQueries) -> dict[str, Any]:
+    now = timezone.now()
+    known = query(gettext_noop("incidents"), storage.rows)
     jobs = query(gettext_noop("counts"), counts.totals)
     found = current_findings.read(query)
-    navigation.remember_findings(found.findings, are_complete=not query.unread)
+    causes = found.causes
+    navigation.remember_findings(causes, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
-    findings = some_of_each_kind(found.findings, _MAX_FINDINGS)
+    incidents = [each for each in causes if each.is_incident]
+    some = some_of_each_kind(incidents, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
     points = query(gettext_noop("history"), lambda: history("1m"))
     since = points[0].timestamp if points else timezone.now()
@@ -122,8 +134,11 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
-        "findings": findings,
-        "more_findings": len(found.findings) - len(findings),
+        "findings": [storage.since(each, (known or {}).get(each.identity), now) for each in some],
+        "all_findings": causes,
+        "looked_at": now,
+        "incidents": known,
+        "more_findings": len(incidents) - len(some),
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from django.db import DatabaseError, OperationalError
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import QueryLimit
@@ -16,6 +16,19 @@ from django_ojs.storage.dialects.server import QueryLimit
 logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
+
+#: What the reports call their queries, which are not translated.
+NAMES: Final = (
+    gettext_noop("queues"),
+    gettext_noop("oldest jobs"),
+    gettext_noop("failures"),
+    gettext_noop("open transactions"),
+    gettext_noop("API keys"),
+    gettext_noop("maintenance mode"),
+    gettext_noop("workers"),
+    gettext_noop("throughput"),
+    gettext_noop("pressure"),
+)
 
 #: Seconds for one query, and for all queries of a page.
 QUERY_SECONDS: Final = 1.5
@@ -67,6 +80,14 @@ class TimedQueries:
             unread = self.unread.timed_out if timed_out or waited else self.unread.failed
             unread.append(gettext(name))
             return None
+
+
+def timed(unread: Unread, name: str, query: Callable[[], T]) -> T | None:
+    """Return the result of one query; None, and its name in `unread`, if it has none."""
+    with timed_queries() as run:
+        found = run(name, query)
+    unread.add(run.unread)
+    return found
 
 
 @contextmanager

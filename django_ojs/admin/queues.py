@@ -24,10 +24,10 @@ from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.admin_queue_figures import (
     history_charts,
-    queue_rows,
     release_markers,
 )
 from django_ojs.extensions.statistics.history import Period, history
+from django_ojs.finding import Finding
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
@@ -36,7 +36,7 @@ from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.operations.workers import registry as workers_known
 from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.reports import findings, latest_runs
-from django_ojs.reports.findings import Finding
+from django_ojs.reports.current_findings import queue_rows
 from django_ojs.reports.queue_overview import OverviewRow
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.published import EventType

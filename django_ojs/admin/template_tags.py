@@ -15,9 +15,9 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext, pgettext_lazy
+from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
-from django_ojs.admin import current_findings, limit_key_text, navigation
+from django_ojs.admin import limit_key_text, navigation
 from django_ojs.admin.formatting import (
     THIN,
     absolute_time,
@@ -28,9 +28,10 @@ from django_ojs.admin.formatting import (
     short,
 )
 from django_ojs.admin.operator_views import view_name
-from django_ojs.admin.query_timeout import Unread
+from django_ojs.admin.query_timeout import Unread, timed
 from django_ojs.formatting import DASH
 from django_ojs.models.base import model_named
+from django_ojs.operations.maintenance import mode
 from django_ojs.spec import times
 
 register = template.Library()
@@ -153,7 +154,7 @@ def ojs_maintenance(context: RequestContext) -> dict[str, Any]:
     """Show on a page that Django renders that maintenance mode is on, with a link to its end."""
     if context.get("is_popup"):
         return {"status": None}
-    status = current_findings.maintenance(Unread())
+    status = timed(Unread(), gettext_noop("maintenance mode"), mode.status)
     return {"status": status, "overview_url": ojs_url(context, "overview")}
 
 

@@ -1,14 +1,19 @@
 """`doctor`: check the database, the queues and the workers, and say what to do."""
 
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import ProgrammingError
+from django.utils import timezone
 
 from django_ojs.command_line.checks import jobs, queues, remains, schema, server
-from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.checks.finding import Check
 from django_ojs.command_line.console import Console
+from django_ojs.command_line.lists import age
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
+from django_ojs.finding import Finding, Severity, as_json
 from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
 from django_ojs.storage import database
@@ -27,9 +32,18 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
+@dataclass(kw_only=True, slots=True)
+class _Result:
+    """A check that was made, and what it found at last; `repaired`: what it found before."""
+
+    check: Check
+    findings: list[Finding]
+    repaired: list[Finding] = field(default_factory=list)
+
+
 def _doctor(console: Console, options: Options) -> int:
     chosen = options["only"] or CHECKS
-    results: list[dict[str, Any]] = []
+    results: list[_Result] = []
     for name, check in CHECKS.items():
         is_chosen = name in chosen and name not in options["skip"]
         # The others need the tables of this version.
@@ -39,29 +53,28 @@ def _doctor(console: Console, options: Options) -> int:
         findings = _findings(check) if is_chosen else _implied(check)
         if not (is_chosen or findings):
             continue
-        repaired = False
+        result = _Result(check=check, findings=findings)
         is_repaired = not check.is_repaired_alone or name in (options["only"] or ())
         if findings and options["repair"] and check.repair and is_repaired:
             _repair(check)
-            left = _findings(check)
-            repaired = not left
-            _show(console, check, findings if repaired else left, repaired=repaired)
-            findings = left
-        else:
-            _show(console, check, findings)
-        results.append(_as_json(name, findings, repaired=repaired))
-        if is_first and findings:
+            result.findings = _findings(check)
+            result.repaired = [] if result.findings else findings
+        results.append(result)
+        if is_first and result.findings:
             break
-    number = sum(len(result["findings"]) for result in results)
+    found = [each for result in results for each in result.findings]
+    problems = sum(each.is_incident for each in found)
+    is_well = not (found if options["strict"] else problems)
     if console.as_json:
-        console.json({"ok": not number, "checks": results})
+        console.json({"ok": is_well, "checks": [_as_json(each) for each in results]})
     else:
+        _show(console, results)
         console.line()
         console.line(
-            f"Findings: {number}, in {len(results)} checks.",
-            "bold red" if number else "green",
+            f"Problems: {problems}, advice: {len(found) - problems}, in {len(results)} checks.",
+            "green" if is_well else "bold red",
         )
-    return FAILED if number else OK
+    return OK if is_well else FAILED
 
 
 def _repair(check: Check) -> None:
@@ -77,14 +90,16 @@ def _repair(check: Check) -> None:
         step()
 
 
-def _findings(check: Check) -> list[DoctorFinding]:
+def _findings(check: Check) -> list[Finding]:
     try:
         return list(check.run())
     except ProgrammingError as error:
         reason = str(error).partition("\n")[0]
         return [
-            DoctorFinding(
-                found=f"The check could not run: {reason}.",
+            Finding(
+                kind="check_failed",
+                subject=check.name,
+                text=f"The check could not run: {reason}.",
                 why="What it would find is not known.",
                 cure=(
                     "Run it as a role that may read the tables of django_ojs: "
@@ -94,7 +109,7 @@ def _findings(check: Check) -> list[DoctorFinding]:
         ]
 
 
-def _implied(check: Check) -> list[DoctorFinding]:
+def _implied(check: Check) -> list[Finding]:
     """Run a check that was not chosen. That it could not run is no finding."""
     try:
         return list(check.run())
@@ -102,30 +117,31 @@ def _implied(check: Check) -> list[DoctorFinding]:
         return []
 
 
-def _show(
-    console: Console, check: Check, findings: list[DoctorFinding], *, repaired: bool = False
-) -> None:
-    if console.as_json:
-        return
-    if not findings:
-        word = "ok"
-        console.line(f"{word:<9} {check.about} ({check.name})", "green")
-    for each in findings:
-        word = "repaired" if repaired else "FINDING"
-        style = "green" if repaired else "bold red"
-        console.line(f"{word:<9} {each.found} ({check.name})", style)
-        console.line(f"          Why: {each.why}")
-        if not repaired:
-            console.line(f"          Do:  {each.cure}")
+def _show(console: Console, results: Sequence[_Result]) -> None:
+    """Print the problems, the worst first, then the advice, then what is in order."""
+    found = [(each, result.check) for result in results for each in result.findings]
+    order = list(Severity)
+    for each, check in sorted(found, key=lambda pair: order.index(pair[0].severity)):
+        word, style = ("PROBLEM", "bold red") if each.is_incident else ("advice", "yellow")
+        since = f" For {age(each.since, timezone.now())}." if each.since else ""
+        console.line(f"{word:<9} {each.text}{since} ({check.name})", style)
+        console.line(f"          Why: {each.why}{' ' * bool(each.cause)}{each.cause}")
+        console.line(f"          Do:  {each.cure}")
+        if each.command:
+            console.line(f"          Run: manage.py {each.command}")
+    for result in results:
+        for each in result.repaired:
+            console.line(f"{'repaired':<9} {each.text} ({result.check.name})", "green")
+            console.line(f"          Why: {each.why}")
+        if not result.findings and not result.repaired:
+            console.line(f"{'ok':<9} {result.check.about} ({result.check.name})", "green")
 
 
-def _as_json(name: str, findings: list[DoctorFinding], *, repaired: bool) -> dict[str, Any]:
+def _as_json(result: _Result) -> dict[str, Any]:
     return {
-        "check": name,
-        "repaired": repaired,
-        "findings": [
-            {"found": each.found, "why": each.why, "cure": each.cure} for each in findings
-        ],
+        "check": result.check.name,
+        "repaired": bool(result.repaired),
+        "findings": [as_json(each) for each in result.findings],
     }
 
 
@@ -144,6 +160,9 @@ def _arguments(parser: ArgumentParser) -> None:
         "--skip", type=_names, default=frozenset(), metavar="A,B", help="leave these checks out"
     )
     parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 for advice too, not only for problems"
+    )
+    parser.add_argument(
         "--repair",
         action="store_true",
         help=(
@@ -158,8 +177,8 @@ SUBCOMMANDS: Final = (
         name="doctor",
         help="check the database, the queues and the workers",
         description=f"""\
-Check what slows down or stops the jobs: each finding has its cause and what to do. The exit code is
-1 if there is one.
+Check what slows down or stops the jobs: problems, then advice, each with its cause and what to do.
+The exit code is 1 if there is a problem; with --strict, also if there is advice.
 
 Checks: {", ".join(CHECKS)}.
 That of the migrations is always made, because the others need the tables of this version.

@@ -29,6 +29,24 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Incident",
+            fields=[
+                ("identity", models.CharField(max_length=600, primary_key=True, serialize=False)),
+                ("severity", models.CharField(max_length=16)),
+                ("text", models.TextField()),
+                ("queue", models.CharField(blank=True, max_length=255)),
+                ("type", models.CharField(blank=True, max_length=255)),
+                ("jobs", models.PositiveBigIntegerField(default=0)),
+                ("since", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(null=True)),
+            ],
+            options={
+                "db_table": "ojs_incident",
+                "default_permissions": (),
+            },
+        ),
+        migrations.CreateModel(
             name="LimitedQueue",
             fields=[
                 ("queue", models.CharField(max_length=255, primary_key=True, serialize=False)),

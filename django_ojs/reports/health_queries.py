@@ -4,41 +4,34 @@ Each is some bounded range of an index, and of the last moments: no job is count
 table.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extension import Problem
-from django_ojs.extensions.limits import key_limits, limit_key_use
-from django_ojs.extensions.limits.limit_key_use import KeyStatus
-from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics.rollup_queries import TypeFigures
+from django_ojs.extension import Extension
+from django_ojs.finding import Finding
 from django_ojs.hooks import registry
-from django_ojs.models import Job
+from django_ojs.models import ApiKey, Attempt, Job, Lease, Queue, Worker
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import expiry, promotion
+from django_ojs.operations.maintenance import lease
 from django_ojs.reports import ended_workers
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
+from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: Dead letters and others are counted up to this.
 MOST: Final = 10_000
-
-#: Shorter pauses of limit keys are none; of so many it is read how many jobs wait, up to a number,
-#: and so many are named.
-SHORT_PAUSE: Final = timedelta(minutes=1)
-MOST_PAUSED: Final = 50
-MOST_WAITING: Final = 1_000
-MOST_NAMED: Final = 5
 
 #: How far back workers that died are found, in the latest unsuccessful runs.
 LATELY: Final = timedelta(hours=1)
@@ -47,34 +40,33 @@ FAILURES_SHOWN: Final = timedelta(hours=1)
 MOST_LOST: Final = 1_000
 #: Jobs that are due next and are read to find those of unknown types.
 MOST_DUE: Final = 2_000
-#: Failure rates are of these minutes.
-FAILURE_MINUTES: Final = 15
 MOST_TYPES: Final = 10
+#: How long maintenance may be late before it is a finding.
+LATE: Final = timedelta(minutes=1)
+#: If the maintenance lease was not renewed for this long, no worker has it.
+LEASE: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LostWorkers:
-    """Workers that died, or stopped reporting, with the number of jobs that each had.
+    """Workers whose jobs were taken back, with the number of jobs that each had.
 
-    `job` and `type` are those that all of them had in common.
+    `job` and `type` are those that most of them had in common, `having` says how many.
     """
 
     jobs_of: Counter[str]
+    first: datetime
     job: UUID | None = None
     type: str | None = None
+    having: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RestrictedKeys:
-    """Limit keys, up to `MOST`: how many dropped how many jobs lately, and which are paused.
+class TakenBack:
+    """The workers whose jobs were taken back lately: those that are gone, and those that live."""
 
-    `paused` are those with the most waiting jobs, `more_paused` is how many others there are.
-    """
-
-    dropped_jobs: int = 0
-    dropping_keys: int = 0
-    paused: Sequence[KeyStatus] = ()
-    more_paused: int = 0
+    died: LostWorkers | None = None
+    live: LostWorkers | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,31 +83,113 @@ class Observations:
     """What is read for the findings, besides the queues."""
 
     fresh_dead: int = 0
-    lost: LostWorkers | None = None
+    taken_back: TakenBack = TakenBack()
     held_back: Sequence[HeldBack] = ()
-    failing: Sequence[TypeFigures] = ()
-    limit_keys: RestrictedKeys = RestrictedKeys()
-    problems: Sequence[Problem] = ()
+    #: Jobs that are due and not yet available, by queue, up to `MOST` of all queues.
+    due: Mapping[str, int] = field(default_factory=dict)
+    due_is_capped: bool = False
+    #: Whether jobs became due, or expired, over a minute ago, and still wait.
+    is_behind: bool = False
+    #: Whether a process holds the lease of the maintenance.
+    is_maintained: bool = True
+    #: What extensions have found.
+    found: Sequence[Finding] = ()
 
 
-def observe() -> Observations:
-    """Read what happened lately: some bounded ranges of indexes."""
-    return Observations(
-        fresh_dead=new_dead_letters(),
-        lost=lost_workers(),
-        held_back=held_back(),
-        failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
-        limit_keys=restricted_keys(),
-        problems=[*failed_extensions(), *registry.brought("problems")],
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signs:
+    """What there is to look for: one statement asks it, and what is absent costs no other one."""
+
+    #: Whether jobs are due, became due or expired over a minute ago, and still wait.
+    due: bool = True
+    is_behind: bool = False
+    #: Whether a process holds the lease of the maintenance.
+    is_maintained: bool = True
+    dead_letters: bool = True
+    #: Whether a run failed, or was taken back, in the last hour.
+    failed_runs: bool = True
+    held_back: bool = True
+    maintenance_mode: bool = True
+    full_queues: bool = True
+    keys: bool = False
+    #: The extensions that may have found something.
+    extensions: Sequence[Extension] = ()
+
+
+def signs(*, with_keys: bool = True) -> Signs:
+    """Ask for the signs of what is wrong: each is the end of an index.
+
+    `with_keys`: those about API keys too, which the role of a worker may not read.
+    """
+    ago = database.dialect().ago
+    hour, delay = ago(LATELY.total_seconds()), settings().unknown_type_delay
+    attempts = Attempt._meta.db_table
+    asked = {
+        "due": promotion.due_condition(),
+        "late": promotion.due_condition(LATE),
+        "expired": expiry.expired_condition(LATE),
+        "is_maintained": raw_queries.condition(
+            Lease, f"name = '{lease.MAINTENANCE}' AND until > {ago(LEASE.total_seconds())}"
+        ),
+        "dead_letters": raw_queries.condition(Job, f"dead_letter AND finished_at > {hour}"),
+        "failed_runs": (
+            f"COALESCE((SELECT finished_at FROM {attempts} ORDER BY id DESC LIMIT 1) > {hour}, "
+            "1 = 0)"
+        ),
+        "held_back": promotion.due_condition(-delay),
+        "maintenance_mode": raw_queries.condition(Queue, f"name = '{ALL_QUEUES}'"),
+        "full_queues": raw_queries.condition(Queue, "near_full_at IS NOT NULL"),
+    }
+    if with_keys:
+        in_use = f"expires_at IS NOT NULL OR rejected_at > {hour}"
+        asked["keys"] = raw_queries.condition(ApiKey, in_use)
+    extensions = {each: each.may_find() for each in registry.extensions()}
+    asked_of = {each: condition for each, condition in extensions.items() if condition}
+    found = raw_queries.which_hold([*asked.values(), *asked_of.values()])
+    held = dict(zip([*asked, *asked_of], found, strict=True))
+    late, expired = held.pop("late"), held.pop("expired")
+    return Signs(
+        **{name: held[name] for name in asked if name in held},
+        is_behind=late or expired,
+        extensions=[each for each in extensions if held.get(each, True)],
     )
 
 
-def failed_extensions() -> list[Problem]:
+def observe(seen: Signs) -> Observations:
+    """Read what happened lately: some bounded ranges of indexes."""
+    due = due_by_queue() if seen.due else Counter[str]()
+    return Observations(
+        fresh_dead=new_dead_letters() if seen.dead_letters else 0,
+        taken_back=taken_back() if seen.failed_runs else TakenBack(),
+        held_back=held_back() if seen.held_back else (),
+        due=due,
+        due_is_capped=due.total() >= MOST,
+        is_behind=seen.is_behind,
+        is_maintained=seen.is_maintained,
+        found=[*failed_extensions(), *found_by_extensions(seen)],
+    )
+
+
+def found_by_extensions(seen: Signs) -> Iterator[Finding]:
+    """Ask the extensions that may have found something."""
+    for extension in seen.extensions:
+        yield from registry.brought_by(extension, "findings")
+
+
+def due_by_queue() -> Counter[str]:
+    """Return the jobs that are due and not yet available, up to `MOST`."""
+    due = Job.primary.filter(state__in=(State.SCHEDULED, State.RETRYABLE), due_at__lte=Now())
+    return Counter(due.order_by("due_at", "pk").values_list("queue", flat=True)[:MOST])
+
+
+def failed_extensions() -> list[Finding]:
     """Return what extensions failed to do lately in this process: of others, their logs tell."""
     since = timezone.now() - FAILURES_SHOWN
     return [
-        Problem(
-            found=f"The extension {name} {failure.what} ({failure.error}).",
+        Finding(
+            kind="extension_failed",
+            subject=name,
+            text=f"The extension {name} {failure.what} ({failure.error}).",
             why="What it does for these jobs or this page is missing.",
             cure="The log has the traceback. Correct the extension, or take it out.",
             since=failure.at,
@@ -131,63 +205,59 @@ def new_dead_letters() -> int:
     return fresh.order_by()[: MOST + 1].count()
 
 
-def restricted_keys() -> RestrictedKeys:
-    """Return the limit keys with drops in the last hour, and those that are paused for long."""
-    drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
-    # A handler whose service rejects calls for a moment pauses its key as it should.
-    is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + SHORT_PAUSE)
-    found = (
-        LimitKey.primary.filter(drops | is_paused)
-        .order_by()[:MOST]
-        .aggregate(
-            dropped_jobs=Sum("dropped", filter=drops, default=0),
-            dropping_keys=Count("pk", filter=drops),
-            paused_keys=Count("pk", filter=is_paused),
-        )
-    )
-    number, paused = found.pop("paused_keys"), []
-    if number:
-        longest = LimitKey.primary.filter(is_paused).order_by("-paused_until", "pk")
-        keys = list(longest.values_list("pk", flat=True)[:MOST_PAUSED])
-        statuses = limit_key_use.status_of(keys, most=MOST_WAITING + 1)
-        paused = sorted(
-            (status for status in statuses if status.waiting), key=lambda status: -status.waiting
-        )
-        number += len(paused) - len(keys)
-    return RestrictedKeys(
-        **found,
-        paused=paused[:MOST_NAMED],
-        more_paused=number - len(paused[:MOST_NAMED]),
-    )
-
-
 def oldest_transaction() -> timedelta | None:
     """Return how long the oldest other transaction of this database has been open."""
     return database.dialect().oldest_transaction(database.connection())
 
 
-def lost_workers() -> LostWorkers | None:
-    """Return the workers whose jobs were taken back in the last hour, of the latest runs."""
+def taken_back() -> TakenBack:
+    """Return the workers whose jobs were taken back in the last hour, of the latest runs.
+
+    Those that send heartbeats live: they, the network or the database had stalled.
+    """
     runs = ended_workers.latest_runs().filter(
         outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
         finished_at__gt=Now() - LATELY,
     )
-    lost = runs.order_by("-pk").values_list("worker_id", "job_id", "job__type")[:MOST_LOST]
-    jobs: dict[str, set[UUID]] = {}
-    types: dict[str, set[str]] = {}
+    beats = Worker.primary.filter(
+        pk=OuterRef("worker_id"), seen_at__gt=Now() - Milliseconds(F("dead_after_ms"))
+    )
+    lost = (
+        runs.annotate(lives=Exists(beats))
+        .order_by("-pk")
+        .values_list("worker_id", "job_id", "job__type", "finished_at", "lives")[:MOST_LOST]
+    )
+    found = list(lost)
+    return TakenBack(
+        died=_lost([row for row in found if not row[-1]]),
+        live=_lost([row for row in found if row[-1]]),
+    )
+
+
+def _lost(runs: Sequence[tuple[str | None, UUID, str, datetime, bool]]) -> LostWorkers | None:
+    if not runs:
+        return None
     number: Counter[str] = Counter()
-    for worker_id, job, type in lost:
+    by_job: defaultdict[UUID, set[str]] = defaultdict(set)
+    by_type: defaultdict[str, set[str]] = defaultdict(set)
+    type_of: dict[UUID, str] = {}
+    for worker_id, job, type, _, _ in runs:
         worker = worker_id or ""
         number[worker] += 1
-        jobs.setdefault(worker, set()).add(job)
-        types.setdefault(worker, set()).add(type)
-    if not number:
-        return None
-    same_jobs, same_types = set.intersection(*jobs.values()), set.intersection(*types.values())
+        by_job[job].add(worker)
+        by_type[type].add(worker)
+        type_of[job] = type
+    job, workers = max(by_job.items(), key=lambda item: len(item[1]))
+    type, of_type = max(by_type.items(), key=lambda item: len(item[1]))
+    # One worker alone tells something only if it had one job, or jobs of one type.
+    is_job = len(workers) > 1 or len(by_job) == 1
+    is_type = is_job or len(of_type) > max(1, len(number) // 2) or len(by_type) == 1
     return LostWorkers(
         jobs_of=number,
-        job=same_jobs.pop() if len(same_jobs) == 1 else None,
-        type=same_types.pop() if len(same_types) == 1 else None,
+        first=min(finished_at for *_, finished_at, _ in runs),
+        job=job if is_job else None,
+        type=(type_of[job] if is_job else type) if is_type else None,
+        having=len(workers) if is_job else len(of_type),
     )
 
 

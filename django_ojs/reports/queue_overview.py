@@ -155,11 +155,19 @@ class OverviewRow:
 
 @dataclass(kw_only=True, slots=True)
 class Listeners:
-    """The number of running workers of each queue."""
+    """The number of running workers of each queue.
+
+    `running` counts those that fetch jobs, `maintaining` those that also do the maintenance, and
+    `slots` and `busy` what all workers that are not stale can run and run at the same time.
+    """
 
     by_queue: Counter[str] = field(default_factory=Counter)
     total: int = 0
     stale: int = 0
+    running: int = 0
+    maintaining: int = 0
+    slots: int = 0
+    busy: int = 0
 
 
 def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
@@ -171,7 +179,13 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
     result = Listeners(total=found.total, stale=found.stale)
     names = {status.name for status in statuses}
     for each in found.workers:
+        if each.condition == workers_known.STALE:
+            continue
+        result.maintaining += not each.worker.owner
+        result.slots += each.worker.concurrency or each.active_jobs
+        result.busy += each.active_jobs
         if each.condition == "running":
+            result.running += 1
             named = {*each.queues, *(names if ALL in each.queues else ())}
             result.by_queue.update(name for name in named if workers_known.takes(each.worker, name))
     waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
@@ -214,12 +228,13 @@ def overview(
     flows: Mapping[str, Flow] | None,
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
+    with_episodes: bool = True,
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
     `flows` None: the rates are unknown. `listens` None: the listeners are unknown.
     """
-    open_episodes = episodes.of([status.name for status in statuses])
+    open_episodes = episodes.of([each.name for each in statuses]) if with_episodes else {}
     found = []
     for status in statuses:
         by_size = status.config.backpressure.max_size_bytes is not None

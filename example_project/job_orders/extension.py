@@ -15,7 +15,8 @@ from rest_framework.request import Request
 from django_ojs.admin.panels import AdminColumn
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Subcommand
-from django_ojs.extension import Attribute, Batch, Extension, Hooks, Problem, Qualifier
+from django_ojs.extension import Attribute, Batch, Extension, Hooks, Qualifier
+from django_ojs.finding import Finding
 from django_ojs.http.routing import route
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
@@ -89,11 +90,12 @@ class OrdersExtension(Extension):
     def routes(self) -> Sequence[Any]:
         return (route("v1/orders/<str:reference>/jobs", JobsOfOrder, "shop-jobs-of-order"),)
 
-    def problems(self) -> Sequence[Problem]:
+    def findings(self) -> Sequence[Finding]:
         number = waiting().count()
         why = "Nothing more is done for them, and the customers wait."
         cure = "`manage.py ojs order REFERENCE` has the jobs; retry those that are discarded."
-        return [Problem(found=f"Orders with dead letters: {number}.", why=why, cure=cure)][:number]
+        text = f"Orders with dead letters: {number}."
+        return [Finding(kind="orders_dead", text=text, why=why, cure=cure)][:number]
 
     def subcommands(self) -> Sequence[Subcommand]:
         return (

@@ -151,7 +151,7 @@ def test_findings_about_the_type_are_on_its_page() -> None:
     )
     text = plain(page(root(), "mail.send"))
     assert "90 % of the runs of mail.send failed" in text.replace("\u202f", " ")
-    assert "No handler knows the type mail.send." in text
+    assert "No handler knows the type mail.send: 1 job of mail waits." in text
     assert "other.job" not in text
 
 

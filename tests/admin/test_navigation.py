@@ -118,7 +118,7 @@ def test_a_number_that_could_not_be_read_anew_stays(monkeypatch: pytest.MonkeyPa
     client = root()
     assert "Overview 1 problem" in links(client, f"{BASE}worker/")
 
-    def fail() -> None:
+    def fail(*_: object) -> None:
         raise DatabaseError
 
     monkeypatch.setattr(health_queries, "observe", fail)

@@ -210,7 +210,7 @@ def test_the_overview_and_doctor_say_that_jobs_were_rejected(
         assert where in page
         (address,) = re.findall(rf'href="({LIST}\?state=rejected[^"]*)"', page)
         assert "test.job" in client.get(unescape(address)).content.decode()
-        said = run("doctor", "--only", "queues")
+        said = run("doctor", "--only", "overview")
         assert "Rejected jobs of the outbox: 1" in said.out
         assert ("the database other" in said.out) is ("WRONG_DATABASE" in values)
 

@@ -18,6 +18,7 @@ from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.operator_views import view_name
 from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.incidents.models import Incident
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.statistics.models import Rollup
@@ -102,11 +103,14 @@ def address_of(model: type[models.Model], pattern: URLPattern, things: dict[str,
 
 
 def everything() -> dict[str, list[tuple[Any, ...]]]:
-    """All that is stored by the app; the rows that a reading may settle stay out of it."""
+    """All that is stored by the app; the rows that a reading may settle stay out of it.
+
+    So do the incidents: whoever looks at the overview keeps since when something has been wrong.
+    """
     stored = {}
     with database.connection().cursor() as cursor:
         for model in stored_models():
-            if model._meta.managed and not model._meta.proxy and model is not Rollup:
+            if model._meta.managed and not model._meta.proxy and model not in (Rollup, Incident):
                 # Read often: without what the models make of the rows.
                 table = model._meta.db_table
                 key = ", ".join(str(field.column) for field in model._meta.pk_fields)

@@ -57,16 +57,23 @@ class _Unbracketed(HTMLParser):
         self.found: set[str] = set()
         self._depth = 0
         self._code = 0
+        self._spans: list[bool] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._code += tag in _CODE
+        # What is said to be English: a problem has the same words on the command line and over
+        # HTTP, and a row of them.
+        is_english = ("lang", "en") in attrs
+        assert tag == "span" or not is_english
+        self._code += tag in _CODE or is_english
+        if tag == "span":
+            self._spans.append(is_english)
         for name, value in attrs:
             if _READ.fullmatch(name):
                 assert value
                 self._add(value, 0)
 
     def handle_endtag(self, tag: str) -> None:
-        self._code -= tag in _CODE
+        self._code -= tag in _CODE or (tag == "span" and self._spans.pop())
 
     def handle_data(self, data: str) -> None:
         self._depth = self._add(data, self._depth)

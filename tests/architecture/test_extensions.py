@@ -27,8 +27,8 @@ DOORS = tuple(
 #: `test_layers` has the imports of the core.
 LEFT = frozenset(
     {
-        "admin.current_findings imports extensions.statistics.admin_queue_figures",
         "admin.finding_remedies imports extensions.limits.models",
+        "admin.overview imports extensions.incidents.storage",
         "admin.overview imports extensions.statistics.admin_queue_figures",
         "admin.overview imports extensions.statistics.history",
         "admin.overview imports extensions.statistics.rollup_queries",
@@ -37,15 +37,10 @@ LEFT = frozenset(
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
-        "command_line.checks.queues imports extensions.limits.command_line",
-        "command_line.checks.queues imports extensions.statistics.rollup_queries",
+        "command_line.checks.queues imports extensions.incidents.looking",
         "http.views.jobs imports extensions.limits.rate_limit_policy",
+        "reports.current_findings imports extensions.statistics.rollup_queries",
         "reports.findings imports extensions.backpressure.storage",
-        "reports.findings imports extensions.statistics.rollup_queries",
-        "reports.health_queries imports extensions.limits.key_limits",
-        "reports.health_queries imports extensions.limits.limit_key_use",
-        "reports.health_queries imports extensions.limits.models",
-        "reports.health_queries imports extensions.statistics.rollup_queries",
         "reports.not_running imports extensions.limits.limit_key_use",
         "reports.not_running imports extensions.limits.queue_limits",
         "reports.not_running imports extensions.statistics.rollup_queries",

@@ -21,6 +21,7 @@ FLOORS = {
     "setting": 1,
     "claim_rules": 2,
     "extension": 2,
+    "finding": 1,
     "hooks": 2,
     "extensions": 5,
     "signals": 2,

@@ -14,13 +14,13 @@ from django_ojs.extension import Actor
 from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.findings import FEWEST_RUNS
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import ActorKind
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.workers import rescue
-from django_ojs.reports.findings import FEWEST_RUNS
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from tests.admin.users import at

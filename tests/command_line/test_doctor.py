@@ -69,23 +69,26 @@ def finding(only: str) -> dict[str, str]:
     run = doctor(only, "--json")
     (check,) = run.json["checks"]
     (found,) = check["findings"]
-    assert (run.code, run.json["ok"], check["check"]) == (1, False, only)
-    shown = doctor(only)
+    is_advice = found["severity"] == "advice"
+    assert (run.code, run.json["ok"], check["check"]) == (not is_advice, is_advice, only)
+    shown = doctor(only, "--strict")
     assert shown.code == 1
-    assert f"FINDING   {found['found']} ({only})\n" in shown.out
-    assert f"Why: {found['why']}\n" in shown.out
+    word = "advice" if is_advice else "PROBLEM"
+    assert re.search(rf"{word:<9} {re.escape(found['text'])}.*\({only}\)\n", shown.out)
+    assert f"Why: {found['why']}" in shown.out
     assert f"Do:  {found['cure']}\n" in shown.out
     assert isinstance(found, dict)
     return found
 
 
 def is_well(only: str) -> bool:
-    run = doctor(only, "--json")
+    run = doctor(only, "--json", "--strict")
     assert [check["check"] for check in run.json["checks"]] == [only]
     return run.code == 0 and run.json["ok"]
 
 
 def test_a_site_in_order_has_no_finding() -> None:
+    worker()
     queues.configure_default({"backpressure": {"max_depth": 100_000}})
     # Other tests use this server at the same time.
     with override_settings(OJS={}):
@@ -94,7 +97,7 @@ def test_a_site_in_order_has_no_finding() -> None:
     # The others are about a server, which SQLite is not.
     number = len(CHECKS) - (2 if connection.vendor == "postgresql" else 4)
     assert run.out.count("ok  ") == number
-    assert run.out.endswith(f"Findings: 0, in {number} checks.\n")
+    assert run.out.endswith(f"Problems: 0, advice: 0, in {number} checks.\n")
 
 
 @pytest.mark.postgresql
@@ -107,7 +110,7 @@ def test_a_check_that_the_role_may_not_run_is_a_finding_and_the_others_run() -> 
         execute("RESET ROLE")
     denied, clock = run.json["checks"]
     assert run.code == 1
-    assert denied["findings"][0]["found"] == (
+    assert denied["findings"][0]["text"] == (
         "The check could not run: permission denied for table ojs_count."
     )
     assert clock["findings"] == []
@@ -121,7 +124,7 @@ def test_a_missing_migration_is_the_only_finding() -> None:
     MigrationRecorder(connection).record_unapplied("django_ojs", "0001_initial")
     run = ojs("doctor", "--json")
     (check,) = run.json["checks"]
-    assert check["findings"][0]["found"] == "The migration django_ojs.0001_initial is not applied."
+    assert check["findings"][0]["text"] == "The migration django_ojs.0001_initial is not applied."
     assert finding("migrations")["cure"] == "Run `manage.py migrate`."
     # The others would say what follows from it.
     for arguments in (["--only", "triggers"], ["--skip", "migrations"]):
@@ -136,7 +139,7 @@ def test_a_system_check_is_a_finding_unless_it_is_silenced() -> None:
     wrong = {"OUTBOX": {"far": {"url": "http://127.0.0.1:9", "queues": ["far"]}}}
     open_api = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}
     with override_settings(OJS=open_api | wrong):
-        assert "(django_ojs.W002)" in finding("settings")["found"]
+        assert "(django_ojs.W002)" in finding("settings")["text"]
         known = [f"django_ojs.{name}" for name in ("W002", "W006")]
         with override_settings(SILENCED_SYSTEM_CHECKS=known):
             assert is_well("settings")
@@ -155,11 +158,11 @@ def test_a_trigger_that_does_not_fire_is_found_and_repaired() -> None:
     state = break_trigger("ojs_job_count_insert")
     push(queue="mail")
     found = finding("triggers")
-    assert found["found"] == f"The trigger ojs_job_count_insert of ojs_job is {state}."
+    assert found["text"] == f"The trigger ojs_job_count_insert of ojs_job is {state}."
     assert "manage.py ojs doctor --repair" in found["cure"]
     run = doctor("triggers", "--repair")
     assert run.code == 0
-    assert f"repaired  {found['found']}" in run.out
+    assert f"repaired  {found['text']}" in run.out
     assert is_well("triggers")
     assert counts.by_queue(["mail"]) == {"mail": {"available": 1}}
     push(queue="mail")
@@ -169,7 +172,7 @@ def test_a_trigger_that_does_not_fire_is_found_and_repaired() -> None:
 @pytest.mark.postgresql
 def test_a_missing_trigger_is_created_again() -> None:
     execute("DROP TRIGGER ojs_count_leave_out ON ojs_count_change")
-    assert finding("triggers")["found"] == (
+    assert finding("triggers")["text"] == (
         "The trigger ojs_count_leave_out of ojs_count_change is missing."
     )
     assert doctor("triggers", "--repair", "--json").json == {
@@ -182,7 +185,7 @@ def test_a_missing_trigger_is_created_again() -> None:
 @pytest.mark.postgresql
 def test_a_missing_procedure_is_created_again() -> None:
     execute("DROP ROUTINE ojs_push")
-    assert finding("triggers")["found"] == "The procedure ojs_push is missing."
+    assert finding("triggers")["text"] == "The procedure ojs_push is missing."
     assert doctor("triggers", "--repair").code == 0
     push(queue="mail")
 
@@ -192,7 +195,7 @@ def test_wrong_counters_are_found_and_repaired(monkeypatch: pytest.MonkeyPatch) 
     counts.fold()
     execute("UPDATE ojs_count SET n = 7 WHERE queue = 'mail'")
     found = finding("counters")
-    assert found["found"] == "Queue mail, available: counted 7, there are 1."
+    assert found["text"] == "Queue mail, available: counted 7, there are 1."
     # A repair that cannot be recorded in the audit trail is not done.
     with monkeypatch.context() as broken:
         broken.setattr(operator, "acted", Mock(side_effect=OSError("disk")))
@@ -207,7 +210,7 @@ def test_wrong_counters_are_found_and_repaired(monkeypatch: pytest.MonkeyPatch) 
 def test_a_missing_index_is_created_by_the_statement_of_its_finding() -> None:
     execute("DROP INDEX ojs_job_due" + (" ON ojs_job" if IS_MARIADB else ""))
     found = finding("indexes")
-    assert found["found"] == "The index ojs_job_due of ojs_job is missing."
+    assert found["text"] == "The index ojs_job_due of ojs_job is missing."
     assert ("CONCURRENTLY" in found["cure"]) == (connection.vendor == "postgresql")
     assert found["cure"].startswith("ALTER TABLE ojs_job ADD INDEX ") == IS_MARIADB
     # A transaction cannot create it concurrently.
@@ -219,7 +222,7 @@ def test_a_missing_index_is_created_by_the_statement_of_its_finding() -> None:
 def test_an_invalid_index_is_built_by_the_statement_of_its_finding() -> None:
     execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ojs_job_expiry'::regclass")
     found = finding("indexes")
-    assert found["found"].startswith("The index ojs_job_expiry is not valid")
+    assert found["text"].startswith("The index ojs_job_expiry is not valid")
     execute(found["cure"].replace("CONCURRENTLY ", ""))
     assert is_well("indexes")
 
@@ -231,7 +234,7 @@ def test_an_invalid_index_is_built_by_the_statement_of_its_finding() -> None:
 )
 def test_a_missing_constraint_is_found(table: str, name: str) -> None:
     execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-    assert finding("indexes")["found"] == f"The constraint {name} of {table} is missing."
+    assert finding("indexes")["text"] == f"The constraint {name} of {table} is missing."
 
 
 @pytest.mark.postgresql
@@ -242,7 +245,7 @@ def test_the_constraints_of_the_model_are_as_good_as_the_one_in_their_place() ->
             editor.add_constraint(Job, constraint)
     assert is_well("indexes")
     execute("ALTER TABLE ojs_job DROP CONSTRAINT ojs_job_priority")
-    assert finding("indexes")["found"] == "The constraint ojs_job_is_valid of ojs_job is missing."
+    assert finding("indexes")["text"] == "The constraint ojs_job_is_valid of ojs_job is missing."
 
 
 @pytest.mark.postgresql
@@ -252,7 +255,7 @@ def test_dead_rows_are_found_until_vacuum_removed_them(monkeypatch: pytest.Monke
 
     def about_leases() -> list[dict[str, str]]:
         (check,) = doctor("bloat", "--json").json["checks"]
-        return [each for each in check["findings"] if "ojs_lease" in each["found"]]
+        return [each for each in check["findings"] if "ojs_lease" in each["text"]]
 
     execute("ALTER TABLE ojs_lease SET (autovacuum_enabled = false)")
     try:
@@ -262,8 +265,8 @@ def test_dead_rows_are_found_until_vacuum_removed_them(monkeypatch: pytest.Monke
         execute("DELETE FROM ojs_lease")
         execute("SELECT pg_stat_force_next_flush()")
         off, dead = about_leases()
-        assert off["found"] == "Autovacuum is off for ojs_lease."
-        assert re.fullmatch(r"ojs_lease has 2,\d{3} dead rows and \d+ live ones\.", dead["found"])
+        assert off["text"] == "Autovacuum is off for ojs_lease."
+        assert re.fullmatch(r"ojs_lease has 2,\d{3} dead rows and \d+ live ones\.", dead["text"])
         execute(dead["cure"].partition(";")[0])
         assert about_leases() == [off]
         execute(off["cure"].partition(";")[0])
@@ -281,7 +284,7 @@ def test_empty_space_is_found_until_the_table_is_written_anew(
 
     def about_leases() -> list[dict[str, str]]:
         (check,) = doctor("bloat", "--json").json["checks"]
-        return [each for each in check["findings"] if "ojs_lease has" in each["found"]]
+        return [each for each in check["findings"] if "ojs_lease has" in each["text"]]
 
     execute(
         "INSERT INTO ojs_lease SELECT 'lease ' || n, repeat('x', 250), now() "
@@ -293,7 +296,7 @@ def test_empty_space_is_found_until_the_table_is_written_anew(
     execute("SELECT pg_stat_force_next_flush()")
     execute("VACUUM (ANALYZE) ojs_lease")
     (found,) = about_leases()
-    assert re.fullmatch(r"ojs_lease has [12] MiB, and its rows need about 0 MiB\.", found["found"])
+    assert re.fullmatch(r"ojs_lease has [12] MiB, and its rows need about 0 MiB\.", found["text"])
     execute(found["cure"].partition(";")[0])
     assert about_leases() == []
 
@@ -320,8 +323,8 @@ def test_an_old_transaction_is_found_and_ended_by_the_statement_of_its_finding(
         cursor.execute("SELECT pg_current_xact_id(), pg_backend_pid()")
         _, pid = cursor.fetchone()
     found = _horizon_of(f"session {pid} ")
-    assert "the old one" in found["found"]
-    assert "idle in transaction" in found["found"]
+    assert "the old one" in found["text"]
+    assert "idle in transaction" in found["text"]
     execute(found["cure"].rpartition(": ")[2])
     eventually(lambda: f"session {pid} " not in doctor("horizon").out, "the session has ended")
 
@@ -330,7 +333,7 @@ def _horizon_of(name: str) -> dict[str, str]:
     run = doctor("horizon", "--json")
     assert run.code == 1
     (check,) = run.json["checks"]
-    (found,) = [each for each in check["findings"] if name in each["found"]]
+    (found,) = [each for each in check["findings"] if name in each["text"]]
     assert isinstance(found, dict)
     return found
 
@@ -341,7 +344,7 @@ def test_a_replication_slot_without_a_reader_is_found() -> None:
     try:
         found = _horizon_of("ojs_doctor")
         assert re.search(
-            r"slot ojs_doctor \(physical\) is not used; it keeps .* MiB", found["found"]
+            r"slot ojs_doctor \(physical\) is not used; it keeps .* MiB", found["text"]
         )
         execute(found["cure"].rpartition(": ")[2])
         assert "ojs_doctor" not in doctor("horizon").out
@@ -365,9 +368,9 @@ def test_prepared_transactions_and_replicas_are_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(database.dialect()), "horizon", lambda *_: holders)
     (check,) = doctor("horizon", "--json").json["checks"]
     prepared, replica = check["findings"]
-    assert prepared["found"] == "The prepared transaction 'order-7' of shop has been open for 1h."
+    assert prepared["text"] == "The prepared transaction 'order-7' of shop has been open for 1h."
     assert "ROLLBACK PREPARED 'order-7';" in prepared["cure"]
-    assert "standby (10.0.0.2) holds the horizon 2,000,000" in replica["found"]
+    assert "standby (10.0.0.2) holds the horizon 2,000,000" in replica["text"]
 
 
 @pytest.mark.postgresql
@@ -377,7 +380,7 @@ def test_a_pooler_is_found_until_the_settings_fit_it() -> None:
     assert is_well("pooler")
     with bouncer(connection.settings_dict, 2) as clients, connected_to(clients):
         (check,) = doctor("pooler", "--json").json["checks"]
-        (cursors,) = [each["found"] for each in check["findings"]]
+        (cursors,) = [each["text"] for each in check["findings"]]
         assert "through a pooler (such as PgBouncer in transaction mode)" in cursors
         assert "server-side cursors are not disabled" in cursors
         with connected_to({"DISABLE_SERVER_SIDE_CURSORS": True}):
@@ -394,13 +397,13 @@ def test_clocks_that_differ_are_found(
     monkeypatch.setattr(timezone, "now", lambda: true() + by)
     (check,) = doctor("clock", "--json").json["checks"]
     (found,) = check["findings"]
-    assert re.search(rf"clock is (1h|59min 59s) {words} the clock of", found["found"])
+    assert re.search(rf"clock is (1h|59min 59s) {words} the clock of", found["text"])
 
 
 def test_a_queue_without_a_bound_is_found_until_it_has_one() -> None:
     push(queue="mail")
     found = finding("bounds")
-    assert found["found"] == "The queue mail has no limit."
+    assert found["text"] == "The queue mail has no limit."
     with override_settings(SILENCED_SYSTEM_CHECKS=["django_ojs.W003"]):
         assert is_well("bounds")
     queues.configure("mail", {"backpressure": {"max_depth": 0}})
@@ -410,54 +413,55 @@ def test_a_queue_without_a_bound_is_found_until_it_has_one() -> None:
 def test_a_queue_that_no_worker_fetches_from_is_found() -> None:
     push_many(2, queue="mail")
     worker(registration=Registration(queues=("reports",)))
-    found = finding("queues")
-    assert found["found"] == "No worker fetches the available jobs of mail: 2."
-    assert "`manage.py ojs_worker --queues mail`" in found["cure"]
+    found = finding("overview")
+    assert found["text"] == "No worker takes jobs from mail: 2 jobs are ready."
+    assert found["command"] == "ojs_worker --queues mail"
     worker("second", registration=Registration(queues=("mail",)))
-    assert is_well("queues")
+    assert is_well("overview")
 
 
 def test_full_paused_and_stopped_queues_are_found() -> None:
     push_many(4, queue="mail")
     worker(registration=Registration(queues=("mail",)))
-    assert is_well("queues")
+    assert is_well("overview")
     queues.configure("mail", {"backpressure": {"max_depth": 4}})
-    assert "Queue mail is full: 4 of 4." in finding("queues")["found"]
+    assert "Queue mail is full: 4 of 4." in finding("overview")["text"]
     queues.configure("mail", {"backpressure": {"max_depth": 5}})
-    near = finding("queues")
-    assert near["found"] == "Queue mail is nearly full: 4 of 5."
+    near = finding("overview")
+    assert near["text"] == "Queue mail is nearly full: 4 of 5."
     assert near["why"] == "When it is full: Enqueues are rejected."
     queues.configure("mail", {"backpressure": {"max_depth": 0}})
     queues.pause("mail")
-    found = doctor("queues", "--json").json["checks"][0]["findings"]
-    assert re.fullmatch(r"Queue mail is paused for .*; waiting jobs: 4\.", found[0]["found"])
+    found = doctor("overview", "--json").json["checks"][0]["findings"]
+    assert found[0]["text"] == "Queue mail is paused: 4 jobs wait."
+    assert found[0]["since"]
     ojs("resume", "mail")
     queues.drain("mail")
-    (draining,) = doctor("queues", "--json").json["checks"][0]["findings"]
-    assert re.fullmatch(r"Queue mail is draining for .*; waiting jobs: 4\.", draining["found"])
+    (draining,) = doctor("overview", "--json").json["checks"][0]["findings"]
+    assert draining["text"] == "Queue mail is draining: 4 jobs wait."
     assert draining["why"] == "Enqueues are rejected."
     ojs("resume", "mail")
-    assert is_well("queues")
+    assert is_well("overview")
     mode.enable(reason="the new disk")
-    found = doctor("queues", "--json").json["checks"][0]["findings"]
-    assert re.fullmatch(r"Maintenance mode is on for .*: the new disk\.", found[0]["found"])
+    found = doctor("overview", "--json").json["checks"][0]["findings"]
+    assert found[0]["text"] == "Maintenance mode is on: the new disk"
 
 
 def test_stale_workers_and_new_dead_letters_are_found() -> None:
+    worker("there", registration=Registration(queues=("mail",)))
     in_state("discarded", queue="mail")
-    assert finding("queues")["found"] == "Jobs that became dead letters in the last hour: 1."
+    assert finding("overview")["text"] == "1 new dead letter in the last hour."
     ojs("retry", "is:dead")
-    active(queue="reports")
     worker("gone", registration=Registration(queues=("mail",)))
     silence("gone", HOUR)
-    found = doctor("queues", "--json").json["checks"][0]["findings"]
-    assert "Workers that have sent no heartbeat in time: 1." in [each["found"] for each in found]
+    found = doctor("overview", "--json").json["checks"][0]["findings"]
+    assert "Workers that have sent no heartbeat in time: 1." in [each["text"] for each in found]
 
 
 def test_a_type_without_a_handler_is_found_until_its_jobs_are_gone() -> None:
     push_many(2, queue="mail", type="no.handler")
     found = finding("types")
-    assert found["found"] == (
+    assert found["text"] == (
         "The type no.handler has no handler here; its jobs that wait in the queue mail: 2."
     )
     # A worker in another language may know it.
@@ -476,7 +480,7 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     assert is_well("retention")
     age(job.pk, 8 * DAY)
     found = finding("retention")
-    assert found["found"] == "Completed jobs past their retention: 1."
+    assert found["text"] == "Completed jobs past their retention: 1."
     assert pruning.prune() == 1
     assert is_well("retention")
 
@@ -484,51 +488,59 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
 def test_jobs_that_are_kept_forever_are_found() -> None:
     with override_settings(OJS={"KEEP_COMPLETED": "P4000D"}):
         found = finding("retention")
-    assert found["found"] == "The completed jobs are kept for 4,000 days."
+    assert found["text"] == "The completed jobs are kept for 4,000 days."
     assert "OJS['KEEP_COMPLETED']" in found["cure"]
 
 
 def test_jobs_without_maintenance_are_found() -> None:
     push(queue="mail")
-    assert finding("maintenance")["found"] == "No worker does the maintenance."
-    # One that is alive takes the lease soon, when another one has given it back.
-    worker("second")
-    assert is_well("maintenance")
-    Worker.primary.all().delete()
+    assert finding("overview")["text"] == (
+        "No worker is running: 1 job of 1 queue is ready or due."
+    )
+    # A client over HTTP does no maintenance.
+    worker("second", registration=Registration(queues=("mail",)))
+    Worker.primary.update(owner="api key x")
+    assert finding("overview")["text"] == "No worker does the maintenance."
     assert lease.take("worker-a")
-    assert is_well("maintenance")
+    assert is_well("overview")
+    # A worker that is alive takes the lease soon, when another one has given it back.
+    lease.give("worker-a")
+    Worker.primary.update(owner="")
+    assert is_well("overview")
     job = in_state("scheduled", queue="mail")
     age(job.pk, 2 * HOUR)
-    assert finding("maintenance")["found"] == (
+    assert finding("overview")["text"] == (
         "Jobs that became due over a minute ago are still waiting."
     )
     promotion.promote()
-    assert is_well("maintenance")
+    assert is_well("overview")
 
 
 def test_cron_jobs_that_nothing_fires_are_found() -> None:
+    worker()
     register("nightly")
     make_due("nightly")
-    assert is_well("cron")
+    assert is_well("overview")
     make_due("nightly", ago=2 * MINUTE)
-    assert finding("cron")["found"] == ("Cron jobs that were due over a minute ago have not run.")
+    assert finding("overview")["text"] == "1 schedule is late: nightly."
     cron.set_enabled("nightly", False)
-    assert is_well("cron")
+    assert is_well("overview")
 
 
 def test_a_worker_that_died_lately_is_found() -> None:
-    active(queue="mail")
+    held = active(queue="mail")
     worker()
-    assert is_well("lost-workers")
+    worker("other", registration=Registration(queues=("mail",)))
+    assert is_well("overview")
     rescue.rescue(["worker-a"])
-    found = finding("lost-workers")
-    assert found["found"] == (
-        "The worker worker-a died, or stopped reporting, in the last hour; jobs that it held: 1."
+    found = finding("overview")
+    assert found["text"] == (
+        f"1 worker died in the last hour, with 1 job: {held.id} of the type {held.type}."
     )
     # One that kills each of its workers ends as a dead letter.
-    assert found["why"].startswith("They run again, unless their attempts are spent;")
+    assert found["why"].startswith("Their jobs run again, unless their attempts are spent;")
     Attempt.objects.update(finished_at=timezone.now() - 2 * HOUR)
-    assert is_well("lost-workers")
+    assert is_well("overview")
 
 
 @pytest.fixture
@@ -555,7 +567,7 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     }
     run = doctor("remains", "--json")
     findings = run.json["checks"][0]["findings"]
-    assert [each["found"] for each in findings] == [
+    assert [each["text"] for each in findings] == [
         *(f"The {each} is of an extension that is not installed." for each in objects),
         "Queues have a rule of an extension that is not installed (number 40): mail.",
         "Unfinished jobs have the mark of an extension that is not installed (workflows): 2.",
@@ -588,9 +600,7 @@ def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair()
     registry.remove(limits)
     try:
         assert fetch.fetch(["mail", "post"]) == []
-        found = [
-            each["found"] for each in doctor("remains", "--json").json["checks"][0]["findings"]
-        ]
+        found = [each["text"] for each in doctor("remains", "--json").json["checks"][0]["findings"]]
         assert (
             "Jobs are kept by an extension that is not installed (limits by key), in the queues "
             "mail, post."

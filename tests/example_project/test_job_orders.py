@@ -94,7 +94,7 @@ def test_a_route_and_a_subcommand_return_the_jobs_of_an_order() -> None:
 def test_a_dead_letter_of_an_order_is_found_and_counted() -> None:
     order = Order.objects.create(reference="A-7", total=1, placed_at="2026-01-01T00:00Z")
     assert "shop_orders_waiting 0.0" in metrics.render(None).decode()
-    assert registry.brought("problems") == []
+    assert registry.brought("findings") == []
     retry = {"on_exhaustion": "dead_letter"}
     ojs.enqueue("shop.note", [1], extra={"order": order.reference}, retry=retry)
     (job,) = fetch.fetch(["default"], worker_id="w")

@@ -51,6 +51,7 @@ TABLE = [
     Line("GET", "ojs-manifest", EVERYBODY, OPEN),
     Line("GET", "ojs-health", EVERYBODY, OPEN),
     Line("GET", "ojs-ready", EVERYBODY, OPEN),
+    Line("GET", "ojs-health-findings", READ, HIDDEN),
     Line("GET", "ojs-openapi", EVERYBODY, OPEN),
     Line("GET", "ojs-metrics", READ, HIDDEN),
     # Jobs

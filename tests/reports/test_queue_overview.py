@@ -16,7 +16,7 @@ from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
 from django_ojs.reports import findings, health_queries, queue_overview
 from django_ojs.reports.health_queries import Observations
-from django_ojs.reports.queue_overview import Level, OverviewRow
+from django_ojs.reports.queue_overview import Level, Listeners, OverviewRow
 from django_ojs.spec.queue_config import Backpressure, QueueConfig
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
@@ -114,7 +114,7 @@ _OBSERVED = {each.name for each in fields(Observations)}
 def kinds(*rows: OverviewRow, **values: Any) -> list[str]:
     usual: dict[str, Any] = {
         "maintenance": MaintenanceStatus(enabled=False),
-        "stale": 0,
+        "listening": Listeners(running=1, maintaining=1),
         "transaction": None,
     }
     observed = Observations(**{name: values.pop(name) for name in _OBSERVED & values.keys()})
@@ -132,20 +132,22 @@ def test_the_worst_comes_first() -> None:
         row(3, listening=0),
         row(3, paused=True),
         maintenance=MaintenanceStatus(enabled=True, enabled_at=NOW),
-        stale=2,
+        listening=Listeners(running=1, maintaining=1, stale=2),
         fresh_dead=5,
         transaction=timedelta(minutes=20),
     )
-    assert found[:4] == ["maintenance", "full", "unworked", "stale"]
-    assert sorted(found[4:]) == ["dead_letters", "near", "paused", "transaction"]
+    assert found[:4] == ["maintenance", "worker_stale", "queue_full", "queue_unworked"]
+    assert sorted(found[4:]) == [
+        *("dead_letters", "queue_nearly_full", "queue_paused", "transaction")
+    ]
 
 
 def test_a_short_transaction_is_no_finding_and_a_long_one_is_bad() -> None:
     assert kinds(transaction=timedelta(minutes=14)) == []
     (finding,) = findings.of_system(
-        [], Observations(), maintenance=None, stale=0, transaction=timedelta(hours=2)
+        [], Observations(), maintenance=None, listening=None, transaction=timedelta(hours=2)
     )
-    assert finding.level is Level.BAD
+    assert finding.is_critical
 
 
 @pytest.mark.django_db

@@ -50,7 +50,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     assert all(text in lines[1] for text in (str(webhook.pk), "disabled by failures", " dead "))
     assert " active " in lines[2]
     # Whoever does not look for it is told: by the doctor, and by the overview of the admin.
-    assert "webhooks enable ID" in run("doctor", "--only", "queues").out
+    assert "webhooks enable ID" in run("doctor", "--only", "overview").out
     overview = root().get("/admin/django_ojs/overview/").content.decode()
     assert "Webhooks that are disabled because their deliveries failed: 1.</b>" in overview
     assert '<a href="/admin/ojs_webhooks/webhook/"' in overview
@@ -73,7 +73,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     assert run("webhooks", "test", webhook.pk).code == 0
     assert receiver.received[-1].event["type"] == "webhook.test"
     assert "gets the events from now on" in run("webhooks", "enable", webhook.pk).out
-    assert "webhooks enable" not in run("doctor", "--only", "queues").out
+    assert "webhooks enable" not in run("doctor", "--only", "overview").out
     stored = Webhook.objects.get(pk=webhook.pk)
     assert (stored.active, stored.failures, stored.disabled_at) == (True, 0, None)
     assert f"del_{job.pk} is sent again" in run("webhooks", "retry", f"del_{job.pk}").out

@@ -283,7 +283,7 @@ def test_each_optional_subject_brings_its_own_steps() -> None:
     subjects = {name.removeprefix("django_ojs.extensions.").split(".")[0] for name in modules}
     assert subjects == {
         *("audit", "backpressure", "checkpoints", "cron", "events", "limits", "outbox", "payloads"),
-        *("statistics", "tenants", "steps", "webhooks", "workflows", "django_ojs"),
+        *("incidents", "statistics", "tenants", "steps", "webhooks", "workflows", "django_ojs"),
     }
 
 

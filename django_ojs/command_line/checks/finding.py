@@ -3,14 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DoctorFinding:
-    """Something that needs attention: what was found, why it matters, and what to do."""
-
-    found: str
-    why: str
-    cure: str
+from django_ojs.finding import Finding
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +17,7 @@ class Check:
 
     name: str
     about: str
-    run: Callable[[], Iterable[DoctorFinding]]
+    run: Callable[[], Iterable[Finding]]
     repair: tuple[Callable[[], object], ...] = ()
     applies: Callable[[], bool] = lambda: True
     is_repaired_alone: bool = False

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.checks.finding import Check
+from django_ojs.finding import Finding
 from django_ojs.formatting import grouped
 from django_ojs.not_installed import name_of
 from django_ojs.storage import remains
@@ -14,16 +15,20 @@ _CURE: Final = (
 )
 
 
-def _remains() -> Iterator[DoctorFinding]:
+def _remains() -> Iterator[Finding]:
     for each in remains.objects():
-        yield DoctorFinding(
-            found=f"The {each} is of an extension that is not installed.",
+        yield Finding(
+            kind="remains_object",
+            subject=str(each),
+            text=f"The {each} is of an extension that is not installed.",
             why="Jobs still pay for it, and a trigger writes rows that nothing reads.",
             cure=_CURE,
         )
     for number, names in remains.queues().items():
-        yield DoctorFinding(
-            found=(
+        yield Finding(
+            kind="remains_rule",
+            subject=str(number),
+            text=(
                 f"Queues have a rule of an extension that is not installed ({name_of(number)}): "
                 f"{', '.join(names)}."
             ),
@@ -31,8 +36,10 @@ def _remains() -> Iterator[DoctorFinding]:
             cure=_CURE,
         )
     for number, names in remains.held().items():
-        yield DoctorFinding(
-            found=(
+        yield Finding(
+            kind="remains_held",
+            subject=str(number),
+            text=(
                 f"Jobs are kept by an extension that is not installed ({name_of(number)}), in the "
                 f"queues {', '.join(names)}."
             ),
@@ -40,8 +47,10 @@ def _remains() -> Iterator[DoctorFinding]:
             cure=_CURE,
         )
     for number, jobs in remains.marked().items():
-        yield DoctorFinding(
-            found=(
+        yield Finding(
+            kind="remains_mark",
+            subject=str(number),
+            text=(
                 f"Unfinished jobs have the mark of an extension that is not installed "
                 f"({name_of(number)}): {grouped(jobs)}."
             ),

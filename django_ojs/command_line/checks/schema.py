@@ -7,8 +7,9 @@ from typing import Any, Final
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
 
-from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.checks.finding import Check
 from django_ojs.command_line.database_check import unapplied_migrations
+from django_ojs.finding import Finding, Severity
 from django_ojs.models.base import stored_models
 from django_ojs.storage import database, schema
 from django_ojs.storage.figures import counts
@@ -26,30 +27,37 @@ _WHY: Final = {
 }
 
 
-def _settings() -> Iterator[DoctorFinding]:
+def _settings() -> Iterator[Finding]:
     problems = [
         *system_checks.run_checks(tags=["django_ojs"]),
         *database.dialect().check(database.connection()),
     ]
     for problem in problems:
         if not problem.is_silenced():
-            yield DoctorFinding(
-                found=f"{problem.msg} ({problem.id})",
+            yield Finding(
+                kind="system_check",
+                subject=problem.id or problem.msg,
+                severity=(
+                    Severity.WARNING if problem.level >= system_checks.ERROR else Severity.ADVICE
+                ),
+                text=f"{problem.msg} ({problem.id})",
                 why="It is a system check of django_ojs, as `manage.py check` shows it.",
                 cure=problem.hint or "See docs/reference/settings.md.",
             )
 
 
-def _migrations() -> Iterator[DoctorFinding]:
+def _migrations() -> Iterator[Finding]:
     for name in unapplied_migrations():
-        yield DoctorFinding(
-            found=f"The migration {name} is not applied.",
+        yield Finding(
+            kind="migration_missing",
+            subject=name,
+            text=f"The migration {name} is not applied.",
             why="Workers do not start, and enqueues fail where a table or column is missing.",
             cure="Run `manage.py migrate`.",
         )
 
 
-def _triggers() -> Iterator[DoctorFinding]:
+def _triggers() -> Iterator[Finding]:
     connection = database.connection()
     fires = database.dialect().triggers(connection)
     present = database.dialect().named_objects(connection)
@@ -60,8 +68,10 @@ def _triggers() -> Iterator[DoctorFinding]:
             problem = "is disabled"
         else:
             continue
-        yield DoctorFinding(
-            found=f"The {each} {problem}.",
+        yield Finding(
+            kind="object_missing",
+            subject=str(each),
+            text=f"The {each} {problem}.",
             why=_WHY[each.kind],
             cure=(
                 "Run `manage.py ojs doctor --repair`. It creates what is missing again, and "
@@ -74,12 +84,14 @@ def _create_triggers() -> None:
     schema.create(database.connection())
 
 
-def _indexes() -> Iterator[DoctorFinding]:
+def _indexes() -> Iterator[Finding]:
     connection = database.connection()
     combined = schema.combined_constraints(connection)
     for name in database.dialect().invalid_indexes(connection):
-        yield DoctorFinding(
-            found=f"The index {name} is not valid: it was not built to its end.",
+        yield Finding(
+            kind="index_invalid",
+            subject=name,
+            text=f"The index {name} is not valid: it was not built to its end.",
             why="No query uses it, and every write still pays for it.",
             cure=f"REINDEX INDEX CONCURRENTLY {name};",
         )
@@ -91,14 +103,18 @@ def _indexes() -> Iterator[DoctorFinding]:
             present = connection.introspection.get_constraints(cursor, table)
         for index in model._meta.indexes:
             if index.name not in present and _is_made(index):
-                yield DoctorFinding(
-                    found=f"The index {index.name} of {table} is missing.",
+                yield Finding(
+                    kind="index_missing",
+                    subject=index.name,
+                    text=f"The index {index.name} of {table} is missing.",
                     why=_WHY["INDEX"],
                     cure=f"{_creation(model, index)};",
                 )
         for name in _missing_constraints(model, present, combined):
-            yield DoctorFinding(
-                found=f"The constraint {name} of {table} is missing.",
+            yield Finding(
+                kind="constraint_missing",
+                subject=name,
+                text=f"The constraint {name} of {table} is missing.",
                 why="Rows that no version of django_ojs writes could be stored.",
                 cure=(
                     "Create it again, as the migration 0001_initial does: `manage.py "

@@ -6,8 +6,9 @@ from typing import Final
 
 from django.utils import timezone
 
-from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.checks.finding import Check
 from django_ojs.command_line.lists import short_duration
+from django_ojs.finding import Finding, Severity
 from django_ojs.formatting import grouped
 from django_ojs.reports.findings import OLD
 from django_ojs.storage import database
@@ -31,11 +32,14 @@ _SLOWER: Final = (
 )
 
 
-def _bloat() -> Iterator[DoctorFinding]:
+def _bloat() -> Iterator[Finding]:
     for table in database.dialect().table_use(database.connection()):
         if not table.autovacuum:
-            yield DoctorFinding(
-                found=f"Autovacuum is off for {table.name}.",
+            yield Finding(
+                kind="autovacuum_off",
+                subject=table.name,
+                severity=Severity.ADVICE,
+                text=f"Autovacuum is off for {table.name}.",
                 why="Dead rows stay: the table grows, and claims get slower with each job.",
                 cure=(
                     f"ALTER TABLE {table.name} RESET (autovacuum_enabled); and autovacuum = on in "
@@ -43,8 +47,11 @@ def _bloat() -> Iterator[DoctorFinding]:
                 ),
             )
         if table.dead > DEAD_ROWS and table.dead > table.live * DEAD_SHARE:
-            yield DoctorFinding(
-                found=(
+            yield Finding(
+                kind="dead_rows",
+                subject=table.name,
+                severity=Severity.ADVICE,
+                text=(
                     f"{table.name} has {grouped(table.dead)} dead rows and {grouped(table.live)} "
                     "live ones."
                 ),
@@ -62,8 +69,11 @@ def _bloat() -> Iterator[DoctorFinding]:
             and table.size > EMPTY_SIZE
             and table.needed < table.size * NEEDED_SHARE
         ):
-            yield DoctorFinding(
-                found=(
+            yield Finding(
+                kind="empty_space",
+                subject=table.name,
+                severity=Severity.ADVICE,
+                text=(
                     f"{table.name} has {grouped(table.size >> 20)} MiB, and its rows need about "
                     f"{grouped(table.needed >> 20)} MiB."
                 ),
@@ -78,12 +88,14 @@ def _bloat() -> Iterator[DoctorFinding]:
             )
 
 
-def _horizon() -> Iterator[DoctorFinding]:
+def _horizon() -> Iterator[Finding]:
     for holder in database.dialect().horizon(database.connection()):
         match holder.kind:
             case "transaction" if _is_old(holder):
-                yield DoctorFinding(
-                    found=(
+                yield Finding(
+                    kind="transaction_old",
+                    subject=holder.name,
+                    text=(
                         f"A transaction has been open for {_age(holder)}: session {holder.name} "
                         f"({holder.detail})."
                     ),
@@ -94,8 +106,10 @@ def _horizon() -> Iterator[DoctorFinding]:
                     ),
                 )
             case "prepared" if _is_old(holder):
-                yield DoctorFinding(
-                    found=(
+                yield Finding(
+                    kind="transaction_prepared",
+                    subject=holder.name,
+                    text=(
                         f"The prepared transaction {holder.name!r} of {holder.detail} has been "
                         f"open for {_age(holder)}."
                     ),
@@ -114,8 +128,10 @@ def _horizon() -> Iterator[DoctorFinding]:
                         f"{grouped((holder.wal_bytes or 0) >> 20)} MiB of WAL."
                     )
                 )
-                yield DoctorFinding(
-                    found=text,
+                yield Finding(
+                    kind="slot_behind",
+                    subject=holder.name,
+                    text=text,
                     why=" ".join(("The disk fills with WAL that nothing reads.", _SLOWER)),
                     cure=(
                         "Start its subscriber; or, if there is none any more: SELECT "
@@ -123,8 +139,10 @@ def _horizon() -> Iterator[DoctorFinding]:
                     ),
                 )
             case "replica" if (holder.transactions or 0) >= TRANSACTIONS:
-                yield DoctorFinding(
-                    found=(
+                yield Finding(
+                    kind="replica_behind",
+                    subject=holder.name,
+                    text=(
                         f"The replica {holder.name} ({holder.detail}) holds the horizon "
                         f"{grouped(holder.transactions or 0)} transactions back."
                     ),
@@ -141,13 +159,14 @@ def _age(holder: HorizonHolder) -> str:
     return short_duration(holder.age.total_seconds() if holder.age else 0)
 
 
-def _pooler() -> Iterator[DoctorFinding]:
+def _pooler() -> Iterator[Finding]:
     connection, dialect = database.connection(), database.dialect()
     if dialect.session(connection) is not None:
         return
     if not connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
-        yield DoctorFinding(
-            found=(
+        yield Finding(
+            kind="pooler_cursors",
+            text=(
                 "The connection goes through a pooler (such as PgBouncer in transaction mode), "
                 "and server-side cursors are not disabled."
             ),
@@ -163,7 +182,7 @@ def _pooler() -> Iterator[DoctorFinding]:
         )
 
 
-def _clock() -> Iterator[DoctorFinding]:
+def _clock() -> Iterator[Finding]:
     before = timezone.now()
     there = database.dialect().clock(database.connection())
     after = timezone.now()
@@ -179,8 +198,9 @@ def _clock() -> Iterator[DoctorFinding]:
                 "of this machine."
             )
         )
-        yield DoctorFinding(
-            found=text,
+        yield Finding(
+            kind="clock_differs",
+            text=text,
             why=(
                 "The database decides what is due. Times that this machine "
                 "computes, such as scheduled_at and the times of ids, are early or "

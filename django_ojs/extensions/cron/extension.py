@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.core.management.base import CommandError
 from django.db.models import Model
 
 from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
 from django_ojs.spec.errors import OJSError
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 logger = logging.getLogger("django_ojs")
 
@@ -60,11 +63,17 @@ class CronExtension(Extension):
 
         return cron.SUBCOMMANDS
 
-    def doctor_checks(self) -> Sequence[Any]:
-        """Check that cron jobs run in time."""
-        from django_ojs.extensions.cron import doctor
+    def may_find(self) -> str:
+        """A schedule is late."""
+        from django_ojs.extensions.cron.findings import condition
 
-        return doctor.CHECKS
+        return condition()
+
+    def findings(self) -> Sequence["Finding"]:
+        """Return the schedules that are late."""
+        from django_ojs.extensions.cron import findings
+
+        return findings.found()
 
     def routes(self) -> Sequence[Any]:
         """Return the routes of cron jobs."""

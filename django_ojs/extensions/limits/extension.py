@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db.models import Model
@@ -19,6 +19,9 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 
 class QueueLimitsExtension(Extension):
@@ -69,6 +72,18 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
+
+    def may_find(self) -> str:
+        """A key dropped a job in the last hour, or is paused."""
+        from django_ojs.extensions.limits.findings import condition
+
+        return condition()
+
+    def findings(self) -> Sequence["Finding"]:
+        """Return the limit keys that drop jobs or are paused."""
+        from django_ojs.extensions.limits import findings
+
+        return findings.found()
 
     def subcommands(self) -> Sequence[Any]:
         """Return `limits`."""

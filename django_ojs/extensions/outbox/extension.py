@@ -6,13 +6,14 @@ in the outbox, and commit with it. A relay sends them on.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 from django.db.models import Model
 
 from django_ojs.conf import of, settings
-from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks, Problem
+from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.hooks import registry, rejected
@@ -22,6 +23,9 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.full_policy import LOCAL, FullPolicy
 from django_ojs.storage import database, queue_configs
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 #: Stores the jobs of a batch in this site's database.
 Store = Callable[[], list[EnqueuedJob]]
@@ -65,7 +69,13 @@ class OutboxExtension(Extension):
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
 
-    def problems(self) -> Sequence[Problem]:
+    def may_find(self) -> str:
+        """An entry was rejected, or another database may have one."""
+        from django_ojs.extensions.outbox.findings import condition
+
+        return condition()
+
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.outbox import findings
 

@@ -4,22 +4,29 @@ from django.db import Error, connections
 from django.db.models import Count, Min
 from django.utils.http import urlencode
 
-from django_ojs.extension import Problem
 from django_ojs.extensions.outbox import operations, storage
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
+from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import grouped
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 
 #: Rejected jobs are counted up to this.
 _MOST = 10_000
 
 
-def found() -> list[Problem]:
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    if not operations.is_only_here():
+        return ""
+    return raw_queries.condition(OutboxEntry, f"state = '{Delivery.REJECTED.value}'")
+
+
+def found() -> list[Finding]:
     """Find the jobs that the outbox of each alias could not deliver."""
     return [each for alias in operations.aliases() for each in _of(alias)]
 
 
-def _of(alias: str) -> list[Problem]:
+def _of(alias: str) -> list[Finding]:
     is_here = alias == database.alias()
     rows = storage.entries(alias)
     rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
@@ -40,13 +47,15 @@ def _of(alias: str) -> list[Problem]:
         query["outbox_of"] = alias
         where = f" It is the outbox of the database {alias}."
     return [
-        Problem(
-            found=f"Rejected jobs of the outbox: {some}.{where}",
+        Finding(
+            kind="outbox_rejected",
+            subject="" if is_here else alias,
+            text=f"Rejected jobs of the outbox: {some}.{where}",
             why="They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
             cure="The outbox in the admin has their errors; once the cause is removed, requeue "
             "them there, or delete them.",
             since=figures["since"],
-            model=OutboxEntry,
-            query=f"?{urlencode(query)}",
+            jobs=number,
+            pages=(AdminPage(model=OutboxEntry, query=f"?{urlencode(query)}"),),
         )
     ]

@@ -1,55 +1,22 @@
 """What the overview and the pages of queues share: rows of queues, and charts of a period."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, pgettext
+from django.utils.translation import pgettext
 
-from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.extensions.statistics import admin_charts as charts
-from django_ojs.extensions.statistics import rollup_queries, stats
+from django_ojs.extensions.statistics import stats
 from django_ojs.extensions.statistics.admin_charts import Chart, Series
 from django_ojs.extensions.statistics.history import Point
 from django_ojs.extensions.statistics.rollups import BUCKETS
-from django_ojs.operations.queues.status import QueueStatus
-from django_ojs.reports import queue_overview, release_history
-from django_ojs.reports.queue_overview import Listeners, OverviewRow
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueRows:
-    """Rows of queues, the fullest first; `are_known`: whether they were read.
-
-    `listening` None: the workers are not known.
-    """
-
-    rows: list[OverviewRow]
-    are_known: bool
-    listening: Listeners | None
-
-
-def queue_rows(
-    query: TimedQueries,
-    statuses: Collection[QueueStatus],
-    oldest: Mapping[str, datetime] | None = None,
-) -> QueueRows:
-    listening = query(gettext_noop("workers"), lambda: queue_overview.listeners(statuses))
-    names = [status.name for status in statuses]
-    flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names))
-    by_queue = listening.by_queue if listening else None
-    rows = query(
-        gettext_noop("pressure"),
-        lambda: queue_overview.overview(
-            statuses, flows=flows, oldest=oldest or {}, listens=by_queue
-        ),
-    )
-    return QueueRows(rows=rows or [], are_known=rows is not None, listening=listening)
+from django_ojs.reports import release_history
 
 
 def history_charts(

@@ -6,12 +6,15 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_ojs.conf import settings
 from django_ojs.extension import DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.statistics import rollups
 from django_ojs.models import Job
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 
 class StatisticsExtension(Extension):
@@ -40,6 +43,18 @@ class StatisticsExtension(Extension):
             DueStep(run=fold, interval=10.0, when=condition),
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
+
+    def may_find(self) -> str:
+        """A run failed in the last minutes."""
+        from django_ojs.extensions.statistics.findings import condition
+
+        return condition()
+
+    def findings(self) -> Sequence["Finding"]:
+        """Return the types that fail."""
+        from django_ojs.extensions.statistics import findings
+
+        return findings.found()
 
     def subcommands(self) -> Sequence[Any]:
         """Return `stats`."""

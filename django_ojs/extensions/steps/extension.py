@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
+from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import SPENT, Step
@@ -15,6 +15,9 @@ from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.worker.in_flight import Run
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 _current: Final[ContextVar[Steps | None]] = ContextVar("ojs_steps", default=None)
 
@@ -64,7 +67,13 @@ class StepsExtension(Extension):
         """Declare it, as ours."""
         return (Declared(custom="django-ojs:steps"),)
 
-    def problems(self) -> Sequence[Problem]:
+    def may_find(self) -> str:
+        """A job waits."""
+        from django_ojs.extensions.steps.findings import condition
+
+        return condition()
+
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.steps import findings
 

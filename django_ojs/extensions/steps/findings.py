@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from django_ojs.extension import Problem
 from django_ojs.extensions.steps.models import Step, StepStatus
+from django_ojs.finding import Finding, Severity
 from django_ojs.models import Job
 from django_ojs.spec.states import State
-from django_ojs.storage import queue_configs
+from django_ojs.storage import queue_configs, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
 #: The jobs that are looked at: those that are due next.
@@ -15,7 +15,12 @@ _SAMPLE: Final = 500
 _MOST: Final = 5
 
 
-def found() -> list[Problem]:
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    return raw_queries.condition(Job, f"state = '{State.SCHEDULED.value}'")
+
+
+def found() -> list[Finding]:
     """Find jobs that may be discarded between two of their steps."""
     columns = ("pk", "queue", "type", "options__rate_limit__on_limit")
     due = Job.primary.filter(state=State.SCHEDULED).order_by("due_at", "id")
@@ -30,8 +35,10 @@ def found() -> list[Problem]:
     problems = []
     if queues:
         problems.append(
-            Problem(
-                found=f"Jobs wait in a step, and their queue may drop them: {_names(queues)}.",
+            Finding(
+                kind="steps_may_be_dropped",
+                severity=Severity.ADVICE,
+                text=f"Jobs wait in a step, and their queue may drop them: {_names(queues)}.",
                 why="With the strategy drop_oldest, a job that goes on after its wait is the "
                 "oldest, and is discarded between two steps when the queue is full.",
                 cure="Give these queues the strategy reject or block, or these jobs another queue.",
@@ -39,8 +46,10 @@ def found() -> list[Problem]:
         )
     if types:
         problems.append(
-            Problem(
-                found=f"Jobs wait in a step, and their limit may drop them: {_names(types)}.",
+            Finding(
+                kind="steps_may_be_limited",
+                severity=Severity.ADVICE,
+                text=f"Jobs wait in a step, and their limit may drop them: {_names(types)}.",
                 why="With on_limit drop, a job that goes on after its wait and meets the limit is "
                 "discarded between two steps.",
                 cure="Let these types wait at their limit: on_limit wait or reschedule.",

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django_ojs.claim_rules import ClaimRule, RuledClaim
 from django_ojs.extension import (
@@ -11,7 +11,6 @@ from django_ojs.extension import (
     DueStep,
     Extension,
     Hooks,
-    Problem,
     Readmission,
 )
 from django_ojs.extensions.backpressure.operations import bounds
@@ -22,6 +21,9 @@ from django_ojs.extensions.tenants.spec import MARK, NUMBER
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.dialects.rows import ClaimRequest
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 T = TypeVar("T")
 
@@ -53,7 +55,7 @@ class TenantsExtension(Extension):
 
     openapi = Path(__file__).parent / "openapi.yaml"
 
-    def problems(self) -> Sequence[Problem]:
+    def findings(self) -> Sequence["Finding"]:
         """Find queues whose tenants were at their bounds."""
         from django_ojs.extensions.tenants import findings
 

@@ -6,17 +6,18 @@ from django.db.models import Sum
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import Problem
 from django_ojs.extensions.backpressure.storage import is_bounded
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.tenants.spec import TenantLimits
+from django_ojs.finding import AdminPage, Finding
+from django_ojs.formatting import number_of
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import known_queues
 
 
-def found() -> list[Problem]:
+def found() -> list[Finding]:
     """Find queues of which tenants were at their bounds in the last hour."""
     configs = queue_configs.current()
     if configs is None or not any(
@@ -29,13 +30,20 @@ def found() -> list[Problem]:
     rows = Rollup.primary.filter(queue__in=names, minute__gt=Now() - timedelta(hours=1))
     rejected = rows.values("queue").annotate(jobs=Sum("rejected")).filter(jobs__gt=0)
     return [
-        Problem(
-            found=f"Tenants of queue {queue} were at their bounds in the last hour; jobs rejected: "
-            f"{jobs}.",
+        Finding(
+            kind="tenants_rejected",
+            subject=queue,
+            queue=queue,
+            text=f"Tenants of queue {queue} were at their bounds in the last hour: "
+            f"{number_of(jobs, 'job')} rejected.",
             why="Those jobs did not run.",
-            cure="See which of them have how many jobs on the page of the queue in the admin, "
-            f"start more workers with --queues {queue}, or raise the bounds in its tenant_limits.",
-            model=Queue,
+            cure="See which of them have how many jobs on the page of the queue, start more "
+            "workers for it, or raise the bounds in its tenant_limits.",
+            jobs=jobs,
+            pages=(
+                AdminPage(model=Queue, key=queue, action="configure"),
+                AdminPage(model=Queue, key=queue),
+            ),
         )
         for queue, jobs in rejected.order_by("queue").values_list("queue", "jobs")
     ]

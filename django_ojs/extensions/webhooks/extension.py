@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
+from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.webhooks.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from django_ojs.finding import Finding
 
 
 class WebhooksExtension(Extension):
@@ -62,7 +65,13 @@ class WebhooksExtension(Extension):
         """Declare it."""
         return (Declared(official="webhooks"),)
 
-    def problems(self) -> Sequence[Problem]:
+    def may_find(self) -> str:
+        """A webhook is disabled."""
+        from django_ojs.extensions.webhooks.findings import condition
+
+        return condition()
+
+    def findings(self) -> Sequence["Finding"]:
         """Return what needs attention."""
         from django_ojs.extensions.webhooks import findings
 

@@ -2,24 +2,32 @@
 
 from django.db.models import Count, Min
 
-from django_ojs.extension import Problem
 from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.finding import AdminPage, Finding
+from django_ojs.storage import raw_queries
 
 
-def found() -> list[Problem]:
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    return raw_queries.condition(Webhook, "NOT active AND disabled_at IS NOT NULL")
+
+
+def found() -> list[Finding]:
     """Find webhooks that are disabled because of their failures. There are few webhooks."""
     disabled = Webhook.primary.filter(active=False, disabled_at__isnull=False)
     figures = disabled.aggregate(number=Count("pk"), since=Min("disabled_at"))
     if not figures["number"]:
         return []
     return [
-        Problem(
-            found=f"Webhooks that are disabled because their deliveries failed: "
+        Finding(
+            kind="webhooks_disabled",
+            text=f"Webhooks that are disabled because their deliveries failed: "
             f"{figures['number']}.",
             why="Their receivers get no events.",
-            cure="`manage.py ojs webhooks list` has them, and `webhooks show ID` the errors; when "
-            "the receiver works again, `webhooks enable ID`.",
+            cure="See their errors, and enable them when their receivers work again: "
+            "`manage.py ojs webhooks enable ID`.",
+            command="ojs webhooks list",
             since=figures["since"],
-            model=Webhook,
+            pages=(AdminPage(model=Webhook),),
         )
     ]

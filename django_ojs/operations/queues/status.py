@@ -85,13 +85,14 @@ def number(within: Collection[str] | None = None) -> int:
     return known_queues.by_name(limit=1, within=within).total
 
 
-def busiest(*, limit: int, text: str = "") -> Page[QueueStatus]:
+def busiest(*, limit: int, text: str = "", with_times: bool = True) -> Page[QueueStatus]:
     """Return the configured queues, and of the others the `limit` with the most waiting jobs.
 
-    `text`: only queues whose name contains it.
+    `text`: only queues whose name contains it. Without `with_times`, it may not be known since when
+    they exist.
     """
     found = known_queues.by_load(limit=limit, text=text)
-    return Page(rows=_read(found.names), count=lambda: (found.total, False))
+    return Page(rows=_read(found.names, with_times=with_times), count=lambda: (found.total, False))
 
 
 def get(name: str) -> QueueStatus:
@@ -117,7 +118,7 @@ def stored_default() -> dict[str, object]:
     return found.values_list("config", flat=True).first() or {}
 
 
-def _read(names: Collection[str]) -> list[QueueStatus]:
+def _read(names: Collection[str], *, with_times: bool = True) -> list[QueueStatus]:
     """Return the queues of these names that are known."""
     if not names:
         return []
@@ -130,8 +131,9 @@ def _read(names: Collection[str]) -> list[QueueStatus]:
             # It exists again, and has nothing of its former configuration.
             stored[name] = Queue(name=name)
     if new := counted.keys() - stored.keys():
-        named = KnownName.primary.filter(kind=NameKind.QUEUE, name__in=new)
-        since |= dict(named.values_list("name", "created_at"))
+        if with_times:
+            named = KnownName.primary.filter(kind=NameKind.QUEUE, name__in=new)
+            since |= dict(named.values_list("name", "created_at"))
         stored |= {name: Queue(name=name) for name in new}
     return [
         _status(stored[name], since.get(name), counted.get(name, {}), default)

@@ -421,15 +421,46 @@ class PostgreSQL(Inserts):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
-        # One transaction: the timeout is set once and ends with it, through a pooler as well. Each
-        # query has a savepoint, because one that was stopped must not end the transaction.
-        alias = connection.alias
+        # One transaction: the timeout is set once and ends with it, through a pooler as well. A
+        # query that was stopped ends it, and the next one begins another. Inside of a caller's
+        # transaction, each query has a savepoint.
+        alias, milliseconds = connection.alias, str(int(seconds * 1000))
+        if not connection.in_atomic_block and connection.get_autocommit():
+            yield from self._limited_by_transactions(connection, milliseconds)
+            return
         with transaction.atomic(using=alias):
-            milliseconds = str(int(seconds * 1000))
             former, _ = self._rows(connection, "set_statement_timeout", [milliseconds])[0]
             yield lambda: transaction.atomic(using=alias)
             # A caller's transaction goes on with its own timeout.
             self._run(connection, "set_statement_timeout", [former])
+
+    def _limited_by_transactions(
+        self, connection: BaseDatabaseWrapper, milliseconds: str
+    ) -> Iterator[QueryLimit]:
+        is_set = False
+
+        @contextmanager
+        def limit() -> Iterator[None]:
+            nonlocal is_set
+            try:
+                if not is_set:
+                    self._run(connection, "set_statement_timeout", [milliseconds])
+                    is_set = True
+                yield
+            except BaseException:
+                is_set = False
+                connection.rollback()
+                raise
+
+        connection.set_autocommit(False)
+        try:
+            yield limit
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+        finally:
+            connection.set_autocommit(True)
 
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         values = connection.settings_dict

@@ -277,7 +277,7 @@ class SQLite(Dialect):
         return f"-{age.total_seconds():.6f} seconds"
 
     def ago(self, seconds: float) -> str:
-        return f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '-{seconds:.6f} seconds')"
+        return f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '{-seconds:+.6f} seconds')"
 
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         self._run(connection, "erase_attempts", {"keys": self.ids(keys)})

@@ -220,11 +220,11 @@ def test_queues_and_limits_that_may_drop_a_job_between_two_steps_are_named(
     assert findings.found() == []
     queues.configure("default", {"backpressure": {"max_depth": 5, "strategy": "drop_oldest"}})
     (found,) = findings.found()
-    assert found.found.endswith("may drop them: default.")
+    assert found.text.endswith("may drop them: default.")
     queues.configure("default", {"backpressure": None})
     steps_jobs.program = lambda ctx: steps.sleep("cool-off", 60)
     limit = django_ojs.RateLimitPolicy(key="carrier", concurrency=1, on_limit="drop")
     steps_jobs.run_program.options(rate_limit=limit).enqueue()
     ojs.drain()
     (found,) = findings.found()
-    assert found.found.endswith("may drop them: steps.program.")
+    assert found.text.endswith("may drop them: steps.program.")

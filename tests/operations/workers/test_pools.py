@@ -75,7 +75,7 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
     status = queues.get("images")
     (row,) = queue_overview.overview([status], flows={}, oldest={}, listens={})
     (finding,) = findings.of_queue(row, is_stopped=False)
-    assert (finding.kind, finding.text) == ("unworked", "--pool gpu")
+    assert (finding.kind, finding.command) == ("queue_unworked", "ojs_worker --pool gpu")
     member("everywhere", "", "*")
     assert not queue_overview.is_worked("images")
     assert queue_overview.is_worked("anything")

@@ -40,6 +40,8 @@ ALTER TABLE ojs_event CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_known_name CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_known_name_principal (principal, kind);
 
+ALTER TABLE ojs_incident CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
 ALTER TABLE ojs_lease CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_limited_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;

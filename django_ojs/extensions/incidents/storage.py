@@ -1,0 +1,128 @@
+"""The rows of the incidents.
+
+Several processes look at the same time, and none waits for another. Each reads the rows before it
+looks, and changes a row only if it still is as it was read: what another one has found meanwhile is
+newer.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import DatabaseError, transaction
+
+from django_ojs.extensions.incidents.models import Incident
+from django_ojs.finding import Finding
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs")
+
+#: How long an incident is shown after its end.
+KEPT: Final = timedelta(hours=1)
+#: One that is found again so soon after its end has gone on.
+SAME_WITHIN: Final = timedelta(minutes=1)
+#: Its text and numbers are written at most so often, and at once where its severity changes.
+WRITTEN_EVERY: Final = timedelta(seconds=15)
+
+#: So many are kept, the worst first: what is wrong with five hundred queues has one cause.
+MOST: Final = 100
+
+#: What the column holds.
+_MOST_IDENTITY: Final = 600
+
+
+def rows() -> dict[str, Incident]:
+    """Return the incidents that are not over, and those that ended lately, by their identities."""
+    return {row.identity: row for row in Incident.primary.all()}
+
+
+def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
+    """Return a finding with the time since when it has been found; an advice is not kept."""
+    if not finding.is_incident:
+        return finding
+    if row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN):
+        return replace(finding, since=finding.since or now)
+    first = row.since if finding.since is None else min(row.since, finding.since)
+    return replace(finding, since=first)
+
+
+def write(
+    before: Mapping[str, Incident],
+    found: Sequence[Finding],
+    *,
+    now: datetime,
+    are_complete: bool = True,
+    without: Collection[str] = (),
+) -> None:
+    """Keep what was found at `now`: `before` are the rows as they were before anyone looked.
+
+    If not all could be read, what was not found may last, and so may these kinds of findings. A
+    failed write is logged, and changes nothing of what is shown.
+    """
+    incidents = {each.identity: each for each in found if each.is_incident}
+    new = [
+        _row(each, now)
+        for name, each in incidents.items()
+        if name not in before and len(name) <= _MOST_IDENTITY
+    ][: max(0, MOST - len(before))]
+    changed = {
+        name: (row, values)
+        for name, row in sorted(before.items())
+        if (
+            values := _values(
+                row,
+                incidents.get(name),
+                now,
+                is_over=are_complete and name.partition(":")[0] not in without,
+            )
+        )
+    }
+    old = [name for name, row in before.items() if row.ended_at and row.ended_at < now - KEPT]
+    if not (new or changed or old):
+        return
+    try:
+        with transaction.atomic(using=database.alias()):
+            Incident.primary.bulk_create(new, ignore_conflicts=True)
+            for row, values in changed.values():
+                as_read = Incident.primary.filter(pk=row.pk, updated_at=row.updated_at)
+                as_read.update(updated_at=now, **values)
+            if old:
+                Incident.primary.filter(pk__in=old, ended_at__lt=now - KEPT).delete()
+    except DatabaseError as error:
+        logger.warning("The incidents could not be stored (%s).", error.__class__.__name__)
+
+
+def _row(finding: Finding, now: datetime) -> Incident:
+    return Incident(
+        identity=finding.identity,
+        severity=finding.severity.value,
+        text=finding.text,
+        queue=finding.queue,
+        type=finding.type,
+        jobs=finding.jobs,
+        since=finding.since or now,
+        updated_at=now,
+    )
+
+
+def _values(
+    row: Incident, finding: Finding | None, now: datetime, *, is_over: bool
+) -> dict[str, object]:
+    """Return what changes in a row."""
+    if finding is None:
+        return {"ended_at": now} if is_over and row.ended_at is None else {}
+    values: dict[str, object] = {
+        "severity": finding.severity.value,
+        "text": finding.text,
+        "jobs": finding.jobs,
+    }
+    if row.ended_at is not None:
+        if now - row.ended_at > SAME_WITHIN:
+            values["since"] = finding.since or now
+        return {**values, "ended_at": None}
+    if all(getattr(row, name) == value for name, value in values.items()):
+        return {}
+    is_due = now - row.updated_at >= WRITTEN_EVERY
+    return values if is_due or row.severity != finding.severity.value else {}

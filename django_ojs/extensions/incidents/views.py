@@ -1,0 +1,25 @@
+"""What is wrong now, over HTTP."""
+
+from typing import Any
+
+from rest_framework.request import Request
+
+from django_ojs.extensions.incidents import looking
+from django_ojs.finding import as_json
+from django_ojs.http.views.base import OJSView
+from django_ojs.spec.scopes import Scope
+
+
+class Findings(OJSView):
+    """The detail of `GET /health`: what was found, worst first, for a caller with a key."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        """Return what concerns the queues that the caller may use."""
+        found = looking.look(self.access.queues)
+        is_well = not any(each.is_incident for each in found)
+        return {
+            "status": "ok" if is_well else "degraded",
+            "findings": [as_json(each) for each in found],
+        }

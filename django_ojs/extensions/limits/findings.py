@@ -1,0 +1,117 @@
+"""What needs attention of limit keys.
+
+A finding is shown to people who may see no argument of a job, and kept: the arguments in a key are
+left out of it.
+"""
+
+import hashlib
+from datetime import timedelta
+from typing import Final
+
+from django.db.models import Count, F, Q, Sum
+from django.db.models.functions import Now
+
+from django_ojs.extensions.limits import key_limits, limit_key_use
+from django_ojs.extensions.limits.limit_key_use import KeyStatus
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.finding import AdminPage, Finding
+from django_ojs.formatting import absolute_time, grouped, number_of
+from django_ojs.handlers import limit_key_templates
+from django_ojs.operations.jobs.redaction import redacted_key
+from django_ojs.storage import database, raw_queries
+
+#: Limit keys are counted up to this.
+_MOST: Final = 10_000
+#: Shorter pauses of limit keys are none; of so many it is read how many jobs wait, up to a number,
+#: and so many are named.
+_SHORT_PAUSE: Final = timedelta(minutes=1)
+_MOST_PAUSED: Final = 50
+_MOST_WAITING: Final = 1_000
+_MOST_NAMED: Final = 5
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    ago = database.dialect().ago
+    dropped = f"dropped_at > {ago(key_limits.DROPPED_WITHIN.total_seconds())}"
+    return raw_queries.condition(LimitKey, f"{dropped} OR paused_until > {ago(0)}")
+
+
+def found() -> list[Finding]:
+    """Find the limit keys with drops in the last hour, and those that are paused for long."""
+    drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
+    # A handler whose service rejects calls for a moment pauses its key as it should.
+    is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + _SHORT_PAUSE)
+    figures = (
+        LimitKey.primary.filter(drops | is_paused)
+        .order_by()[:_MOST]
+        .aggregate(
+            jobs=Sum("dropped", filter=drops, default=0),
+            dropping=Count("pk", filter=drops),
+            paused=Count("pk", filter=is_paused),
+        )
+    )
+    results = [_drops(figures["jobs"], figures["dropping"])] if figures["dropping"] else []
+    if figures["paused"]:
+        longest = LimitKey.primary.filter(is_paused).order_by("-paused_until", "pk")
+        keys = list(longest.values_list("pk", flat=True)[:_MOST_PAUSED])
+        statuses = limit_key_use.status_of(keys, most=_MOST_WAITING + 1)
+        waiting = sorted(
+            (each for each in statuses if each.waiting), key=lambda each: -each.waiting
+        )
+        results += [_paused(each) for each in waiting[:_MOST_NAMED]]
+        more = figures["paused"] - len(keys) + len(waiting) - _MOST_NAMED
+        if more > 0:
+            results.append(_more_paused(more))
+    return results
+
+
+def _drops(jobs: int, keys: int) -> Finding:
+    return Finding(
+        kind="limit_drops",
+        text=f"{number_of(jobs, 'job')} {'was' if jobs == 1 else 'were'} dropped at "
+        f"{number_of(keys, 'rate limit')} in the last hour.",
+        why="They are discarded, because on_limit of their limits is drop.",
+        cure="Raise the limits, or let jobs wait.",
+        command="ojs limits list",
+        jobs=jobs,
+        pages=(AdminPage(model=LimitKey),),
+    )
+
+
+def _paused(status: KeyStatus) -> Finding:
+    assert status.row is not None
+    waiting = min(status.waiting, _MOST_WAITING)
+    least = "at least " if status.waiting > waiting else ""
+    key = redacted_key(status.key, limit_key_templates(), may_see=False)
+    return Finding(
+        kind="limit_key_paused",
+        subject=hashlib.sha256(status.key.encode()).hexdigest()[:16],
+        text=f"Limit key {key} is paused until {absolute_time(status.row.paused_until)}: "
+        f"{least}{number_of(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}.",
+        why="None of them starts before, in no queue.",
+        cure="Resume it when the cause of the pause is over.",
+        command="ojs limits list",
+        jobs=waiting,
+        since=status.row.paused_at,
+        pages=(
+            AdminPage(
+                model=LimitKey,
+                key=status.key,
+                action="resume",
+                state=(("paused_until", status.row.paused_until),),
+            ),
+            AdminPage(model=LimitKey, key=status.key),
+        ),
+    )
+
+
+def _more_paused(number: int) -> Finding:
+    return Finding(
+        kind="limit_keys_paused",
+        text=f"More limit keys that are paused: {grouped(number)}.",
+        why="None of their jobs starts before the ends of their pauses.",
+        cure="Resume those whose cause is over.",
+        command="ojs limits list",
+        pages=(AdminPage(model=LimitKey),),
+    )

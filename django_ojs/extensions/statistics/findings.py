@@ -1,0 +1,140 @@
+"""What needs attention of the runs of types."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.finding import AdminPage, Finding, Severity
+from django_ojs.formatting import grouped
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.spec.states import State
+from django_ojs.storage import database, raw_queries
+
+#: Failure rates are of these minutes, and of types with at least so many runs.
+MINUTES: Final = 15
+FEWEST_RUNS: Final = 10
+MOST_TYPES: Final = 20
+#: So many failures in a row are told at once, and so many successes after the last one end it.
+IN_A_ROW: Final = 10
+#: From this share on, a type does not work.
+BROKEN: Final = 0.9
+#: The latest runs that are read, of the unsuccessful and of the successful ones.
+_MOST_RUNS: Final = 1_000
+
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The latest runs of a type in a queue: when they failed, and when they succeeded."""
+
+    failed: list[datetime] = field(default_factory=list)
+    completed: list[datetime] = field(default_factory=list)
+    error: str = ""
+
+    def in_a_row(self) -> int:
+        """Return how many failed since the last one that succeeded."""
+        last = max(self.completed, default=None)
+        return sum(last is None or at > last for at in self.failed)
+
+    def since(self) -> int:
+        """Return how many have succeeded since the last one that failed."""
+        last = max(self.failed, default=None)
+        return sum(last is not None and at > last for at in self.completed)
+
+
+def condition() -> str:
+    """Return the SQL of whether there is something to find."""
+    start = database.dialect().ago(MINUTES * 60)
+    newest = f"SELECT finished_at FROM {Attempt._meta.db_table} ORDER BY id DESC LIMIT 1"
+    failed = raw_queries.condition(Rollup, f"minute >= {start} AND failed > lost")
+    return f"(COALESCE(({newest}) > {start}, 1 = 0) OR {failed})"
+
+
+def found() -> list[Finding]:
+    """Find types that fail: of their last minutes' runs too many, or the last ones in a row."""
+    latest = _latest()
+    figures = {
+        (each.type, each.queue): each
+        for each in rollup_queries.failing(minutes=MINUTES, limit=MOST_TYPES)
+    }
+    results = []
+    for key in dict.fromkeys([*figures, *latest]):
+        runs, of_minutes = latest.get(key) or _Runs(), figures.get(key)
+        if runs.since() >= IN_A_ROW:
+            continue  # It is mended.
+        row = runs.in_a_row()
+        failed = max(row, of_minutes.failed if of_minutes else 0)
+        total = failed + (of_minutes.completed if of_minutes else 0)
+        share = failed / max(1, total)
+        if row < IN_A_ROW and (total < FEWEST_RUNS or share < settings().warn_failure_rate):
+            continue
+        results.append(_finding(key, runs, row=row, failed=failed, total=total))
+    return results
+
+
+def _finding(key: _Key, runs: _Runs, *, row: int, failed: int, total: int) -> Finding:
+    type, queue = key
+    share = failed / total
+    first = min(runs.failed[:row], default=None)
+    text = (
+        f"The last {grouped(row)} runs of {type} all failed"
+        if row >= IN_A_ROW
+        else f"{share:.0%} of the runs of {type} failed".replace("%", " %")
+        + f" in the last {MINUTES} minutes: {grouped(failed)} of {grouped(total)}"
+    )
+    error = f", {'the last' if row >= IN_A_ROW else 'most lately'} with {runs.error}"
+    which = {"queue": queue, "type": type, "states": (State.RETRYABLE, State.DISCARDED)}
+    return Finding(
+        kind="type_failing",
+        subject=f"{type} {queue}",
+        severity=Severity.CRITICAL if row >= IN_A_ROW or share >= BROKEN else Severity.WARNING,
+        queue=queue,
+        type=type,
+        text=f"{text} in {queue}{error if runs.error else ''}.",
+        why="They are retried while they have attempts left, and become dead letters then.",
+        cure="See their errors. If a deploy brought them, take it back.",
+        command=f"ojs jobs type:{type} state:retryable,discarded",
+        jobs=failed,
+        since=first if row >= IN_A_ROW else None,
+        pages=(AdminPage(model=Job, jobs=which),),
+    )
+
+
+def _latest() -> dict[_Key, _Runs]:
+    """Return the latest runs of the types that failed often, newest first."""
+    newest = Attempt.primary.order_by("-pk")[:_MOST_RUNS]
+    found: defaultdict[_Key, _Runs] = defaultdict(_Runs)
+    start = timezone.now() - timedelta(minutes=MINUTES)
+    for type, queue, at, outcome, error in newest.values_list(
+        "job__type", "job__queue", "finished_at", "outcome", "error"
+    ):
+        if at >= start and outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMEOUT):
+            runs = found[type, queue]
+            runs.failed.append(at)
+            runs.error = runs.error or _name(error)
+    often = {key: runs for key, runs in found.items() if len(runs.failed) >= IN_A_ROW}
+    if often:
+        done = Job.primary.filter(
+            state=State.COMPLETED,
+            dead_letter=False,
+            finished_at__gt=Now() - timedelta(minutes=MINUTES),
+        ).order_by("-finished_at", "-pk")
+        for type, queue, ended in done.values_list("type", "queue", "finished_at")[:_MOST_RUNS]:
+            if (type, queue) in often and ended is not None:
+                often[type, queue].completed.append(ended)
+    return often
+
+
+def _name(error: object) -> str:
+    """Return the type of an error, which is the name of a class and no text of a job."""
+    type = error.get("type") if isinstance(error, dict) else None
+    return type[:80] if isinstance(type, str) and type.isprintable() else ""

@@ -1,0 +1,105 @@
+"""A finding: what an operator should know of, in the words of its owner.
+
+The overview of the admin, `manage.py ojs doctor`, `GET /health` and the metrics show the same text.
+It has no age in it: each of them says beside it since when.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from django.db.models import Model
+
+from django_ojs.spec.times import format_timestamp
+
+
+class Severity(StrEnum):
+    """How bad it is. All but an advice is an incident, which is kept in a row while it lasts."""
+
+    #: Jobs do not run, or are lost.
+    CRITICAL = "critical"
+    #: It hurts some jobs, or will soon.
+    WARNING = "warning"
+    #: Nothing is wrong yet.
+    ADVICE = "advice"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdminPage:
+    """A page of the admin: a list of objects, one of them, or an action on it.
+
+    With `jobs`, the list of these jobs, or an action on all of them. A name that a search
+    cannot hold has no such page.
+    """
+
+    model: type[Model]
+    key: str = ""
+    #: The query string of the list, such as `?state=rejected`.
+    query: str = ""
+    action: str = ""
+    #: Attributes of the object that decide whether the action applies to it, beside its key.
+    state: tuple[tuple[str, object], ...] = ()
+    #: The arguments of a `JobFilter`.
+    jobs: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What was found, why it matters, what probably caused it, and what to do."""
+
+    #: What was found, as a name in lower case, such as `queue_full`.
+    kind: str
+    #: Of what: a queue, a type, or others. Two findings of a kind have different ones.
+    subject: str = ""
+    severity: Severity = Severity.WARNING
+    text: str
+    why: str
+    cure: str
+    #: What the system knows of its cause, if it knows something.
+    cause: str = ""
+    #: The arguments of `manage.py` that mend it, if there are some.
+    command: str = ""
+    #: Since when. None: since it was found first.
+    since: datetime | None = None
+    #: How many jobs it keeps from running, or has hurt.
+    jobs: int = 0
+    queue: str = ""
+    type: str = ""
+    #: Where the admin leads, the page that mends it first.
+    pages: Sequence[AdminPage] = field(default=())
+    #: Kinds of findings of which this one is a consequence: where there is one of them, it is left
+    #: out.
+    follows: frozenset[str] = frozenset()
+
+    @property
+    def identity(self) -> str:
+        """What stays the same while it lasts."""
+        return f"{self.kind}:{self.subject}" if self.subject else self.kind
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether something is wrong."""
+        return self.severity is not Severity.ADVICE
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether jobs do not run, or are lost."""
+        return self.severity is Severity.CRITICAL
+
+
+def as_json(finding: Finding) -> dict[str, Any]:
+    """Return a finding as a JSON object."""
+    return {
+        "identity": finding.identity,
+        "kind": finding.kind,
+        "severity": finding.severity.value,
+        "text": finding.text,
+        "why": finding.why,
+        "cause": finding.cause,
+        "cure": finding.cure,
+        "command": finding.command,
+        "since": finding.since and format_timestamp(finding.since),
+        "jobs": finding.jobs,
+    }

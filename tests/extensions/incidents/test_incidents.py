@@ -1,0 +1,162 @@
+"""An incident has a row while it is open, and an hour after it, whoever looks."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.utils import timezone
+
+from django_ojs.extensions.incidents import looking, storage
+from django_ojs.extensions.incidents.models import Incident
+from django_ojs.http import metrics
+from django_ojs.operations import queues
+from django_ojs.operations.beat import Registration
+from tests.admin.test_navigation import links
+from tests.admin.users import root
+from tests.command_line.run import ojs
+from tests.factories import push, push_many, worker
+from tests.http.api import Api
+from tests.reading import read_only
+
+pytestmark = pytest.mark.django_db
+
+OVERVIEW = "/admin/django_ojs/overview/"
+TEXT = "Queue mail is paused: 2 jobs wait."
+IDENTITY = "queue_paused:mail"
+
+
+@pytest.fixture
+def paused(db: None) -> None:
+    worker(registration=Registration(queues=("mail",)))
+    push_many(2, queue="mail")
+    queues.pause("mail")
+
+
+def row() -> Incident:
+    return Incident.primary.get(pk=IDENTITY)
+
+
+@pytest.mark.usefixtures("paused")
+def test_the_overview_the_command_http_and_the_metrics_tell_the_same() -> None:
+    assert TEXT in root().get(OVERVIEW).content.decode()
+    (found,) = ojs("doctor", "--only", "overview", "--json").json["checks"][0]["findings"]
+    answer = Api().get("/ojs/v1/health/findings").ok()
+    assert answer == {"status": "degraded", "findings": [found]}
+    assert (found["text"], found["severity"], found["identity"]) == (TEXT, "warning", IDENTITY)
+    assert found["command"] == "ojs resume mail"
+    line = (
+        f'ojs_incident{{identity="{IDENTITY}",kind="queue_paused",severity="warning",'
+        f'text="{TEXT}"}} 1.0'
+    )
+    assert line in metrics.render(None).decode()
+    assert "ojs_incident{" not in metrics.render({"other"}).decode()
+    assert Incident.primary.count() == 1
+
+
+@pytest.mark.usefixtures("paused")
+@pytest.mark.parametrize(
+    "look",
+    [
+        looking.look_and_forget,
+        lambda: root(f"root {time.monotonic_ns()}").get(OVERVIEW),
+        lambda: ojs("doctor", "--only", "overview"),
+        lambda: Api().get("/ojs/v1/health/findings"),
+    ],
+    ids=["maintenance", "page", "doctor", "health"],
+)
+def test_whoever_looks_writes_its_begin_and_its_end(look: Any) -> None:
+    look()
+    assert (row().ended_at, row().jobs, row().queue) == (None, 2, "mail")
+    queues.resume("mail")
+    look()
+    assert row().ended_at is not None
+    # It went on, when it comes back at once; later it is another one.
+    began = timezone.now() - timedelta(hours=5)
+    Incident.primary.update(since=began)
+    queues.pause("mail")
+    look()
+    assert (row().ended_at, row().since) == (None, began)
+    queues.resume("mail")
+    look()
+    Incident.primary.update(ended_at=timezone.now() - timedelta(minutes=2))
+    queues.pause("mail")
+    look()
+    assert row().since > began
+    # An hour after its end nothing is left.
+    queues.resume("mail")
+    look()
+    Incident.primary.update(ended_at=timezone.now() - timedelta(minutes=61))
+    look()
+    assert not Incident.primary.exists()
+
+
+@pytest.mark.usefixtures("paused")
+def test_a_scrape_and_another_page_tell_it_and_write_nothing() -> None:
+    assert "ojs_incident{" in metrics.render(None).decode()
+    assert "Overview 1 problem" in links(root(), "/admin/django_ojs/worker/")
+    assert not Incident.primary.exists()
+
+
+@pytest.mark.usefixtures("paused")
+def test_where_nothing_can_be_written_each_tells_it_all_the_same() -> None:
+    client, api = root(), Api()
+    with read_only(keeps_incidents=True) as rejected:
+        assert TEXT in client.get(OVERVIEW).content.decode()
+        assert TEXT in ojs("doctor", "--only", "overview").out
+        answer = api.get("/ojs/v1/health/findings").ok()
+        assert [each["text"] for each in answer["findings"]] == [TEXT]
+        assert rejected == []
+    assert not Incident.primary.exists()
+
+
+def test_a_key_of_some_queues_learns_that_nobody_takes_their_jobs() -> None:
+    push(queue="mail")
+    push(queue="other")
+    assert [each.kind for each in looking.look()] == ["no_worker"]
+    (found,) = looking.look({"mail"})
+    assert (found.kind, found.queue) == ("queue_unworked", "mail")
+
+
+@pytest.mark.usefixtures("paused")
+def test_who_has_looked_before_another_one_changes_nothing_of_it() -> None:
+    looking.look()
+    before = storage.rows()
+    found = looking.look()
+    queues.resume("mail")
+    looking.look()
+    ended = row().ended_at
+    assert ended is not None
+    storage.write(before, found, now=timezone.now())
+    assert row().ended_at == ended
+    # What could not be read may last.
+    queues.pause("mail")
+    looking.look()
+    storage.write(storage.rows(), [], now=timezone.now(), are_complete=False)
+    assert row().ended_at is None
+
+
+@pytest.mark.usefixtures("paused")
+def test_a_failed_write_leaves_the_answer_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any, **__: Any) -> None:
+        raise DatabaseError("permission denied")
+
+    monkeypatch.setattr(type(Incident.primary.all()), "bulk_create", denied)
+    assert TEXT in root().get(OVERVIEW).content.decode()
+    assert [each.text for each in looking.look()] == [TEXT]
+
+
+def test_an_advice_is_no_incident() -> None:
+    assert [each.severity for each in looking.look()] == ["advice"]
+    assert not Incident.primary.exists()
+    assert Api().get("/ojs/v1/health/findings").ok()["status"] == "ok"
+    # The overview is red without a worker, also where nothing waits.
+    page = root().get(OVERVIEW).content.decode()
+    assert '<li class="ojs-is-bad">No worker is running.' in page
+    assert "No problem found" not in page
+    push()
+    assert [each.severity for each in looking.look()] == ["critical"]
+    assert Incident.primary.get().identity == "no_worker"
