@@ -1,8 +1,11 @@
 """What an extension has a say in when jobs of some queues are claimed: the hook `claim_rule`."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from django.db.models import Model
 
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -74,6 +77,17 @@ class RuledClaim:
         """Note that these jobs have started, in their order; called without any, too."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waits:
+    """Why a rule lets an available job not start: a word for programs, a sentence for operators."""
+
+    kind: str
+    sentence: str
+    #: What an operator changes: the group of the queue's configuration, or a stored object.
+    group: str = ""
+    about: Model | None = None
+
+
 class ClaimRule:
     """A rule for the claims of some queues: of those that have its bit in `ojs_queue.rules`.
 
@@ -100,6 +114,13 @@ class ClaimRule:
         Called outside of the transaction of a claim: it costs one query, and takes no lock.
         """
         return False
+
+    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+        """Return why an available job does not start by this rule; None if it may.
+
+        `key` is its limit key as the reader may see it.
+        """
+        return None
 
     def may_open(self) -> str | None:
         """Return the condition, in SQL, that jobs which it keeps from claims may be opened."""

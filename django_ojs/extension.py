@@ -480,6 +480,12 @@ class Hooks:
     #: object that the core does not know.
     shown: Callable[[Any], Mapping[str, Any]] | None = None
 
+    #: A limit key is shown to who may not see all arguments of jobs: called with the key, whether
+    #: an argument of a name is hidden, and what replaces it. It returns the key that may be shown;
+    #: None where it does not know which parts of it are arguments. An error is logged, and hides
+    #: all of the key.
+    hide_in_key: Callable[[str, Callable[[str], bool], str], str | None] | None = None
+
     #: A worker reports the progress of a run: called with the row of the job, which is locked, and
     #: the report, in the transaction that stores it. An error undoes that, and is raised.
     reported: Callable[[Any, Any], object] | None = None

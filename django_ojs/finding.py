@@ -36,6 +36,8 @@ class AdminPage:
 
     model: type[Model]
     key: str = ""
+    #: Whether the link to the object names its key, which the sentence may not.
+    names_key: bool = False
     #: The query string of the list, such as `?state=rejected`.
     query: str = ""
     action: str = ""

@@ -25,7 +25,6 @@ from django_ojs import annotations
 from django_ojs.async_twins import call_twin
 from django_ojs.conf import are_wrong_and_reported, settings
 from django_ojs.context import JobContext, current_context
-from django_ojs.extensions.limits import rate_limit_policy
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.push import push
 from django_ojs.options import (
@@ -35,6 +34,7 @@ from django_ojs.options import (
     Request,
     envelope_of,
     push_options_of,
+    rate_limit_of,
     read_options,
 )
 from django_ojs.registry import registry
@@ -151,8 +151,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
     def _with_positions(self, options: Options) -> Options:
         if options.rate_limit is not None:
-            template = rate_limit_policy.parse_python(options.rate_limit)["key"]
-            rate_limit_policy.check_template(template, self.parameters)
+            rate_limit_of(options.rate_limit).check_parameters(self.parameters)
         if options.unique is None:
             return options
         policy = unique_policy.parse_python(options.unique)
@@ -303,14 +302,6 @@ def positions(parameter: str) -> Iterator[tuple[str, int]]:
 def parameter_names() -> list[str]:
     """Return the names of the parameters of all handlers, sorted."""
     return sorted({name for handler in registry.handlers.values() for name in handler.parameters})
-
-
-def limit_key_templates() -> Iterator[tuple[str, str]]:
-    """Yield the templates of the limit keys of the handlers, each with its job type."""
-    for handler in registry.handlers.values():
-        policy = handler.defaults.rate_limit
-        if policy is not None:
-            yield rate_limit_policy.parse_python(policy)["key"], handler.type
 
 
 def _check_function(function: Callable[..., Any], type: str) -> None:

@@ -218,9 +218,8 @@ class Registry:
             for number in sorted(self._extensions)
             if (hook := self._hooks[number].fetched) is not None
         )
-        self.shown: tuple[Callable[[Any], Mapping[str, Any]], ...] = tuple(
-            hooks.shown for _, hooks in found if hooks.shown
-        )
+        self.shown = tuple(hooks.shown for _, hooks in found if hooks.shown)
+        self.hide_in_key: _Named = _named(found, "hide_in_key")
         self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
             hooks.reported for _, hooks in found if hooks.reported
         )
@@ -528,6 +527,19 @@ def workers_start() -> None:
     from django.core.management.base import CommandError
 
     _each(registry.workers_start, "failed at the start of a worker", CommandError)
+
+
+def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
+    """Return what may be shown of a limit key; None where no extension knows its parts."""
+    for name, hook in registry.hide_in_key:
+        try:
+            found: str | None = hook(key, is_hidden, replacement)
+        except Exception as error:
+            failed(name, "failed to hide arguments in a limit key", error)
+            return replacement
+        if found is not None:
+            return found
+    return None
 
 
 def shown(job: Any) -> dict[str, Any]:

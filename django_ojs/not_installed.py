@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Mapping
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 #: Those that are apps of their own.
 APPS: Final = ("checkpoints", "cron", "outbox", "tenants", "webhooks", "workflows")
@@ -59,6 +60,13 @@ def check_module(module: str, name: str) -> None:
             raise ImproperlyConfigured(
                 f"ojs.{name} needs an extension of django_ojs. {line_to_add(extension)}"
             )
+
+
+def brought(name: str) -> Any:
+    """Return what has a public name that an extension brings."""
+    home = next(module for module, names in NAMES.items() if name in names.split())
+    check_module(home, name)
+    return getattr(import_module(home), name)
 
 
 def line_to_add(extension: str) -> str:

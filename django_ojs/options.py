@@ -5,14 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter, is_
-from typing import Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.limits import rate_limit_policy
-from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
-from django_ojs.not_installed import line_to_add
+from django_ojs.not_installed import brought, line_to_add
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.registry import registry
@@ -30,6 +28,9 @@ from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.unique_policy import UniquePolicy
+
+if TYPE_CHECKING:
+    from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
 
 When = datetime | timedelta | str
 Duration = int | float | timedelta
@@ -51,7 +52,7 @@ class OptionArguments(TypedDict, total=False):
     total_timeout: int | timedelta | None
     retry: RetryPolicy | Mapping[str, Any] | int | None
     unique: UniquePolicy | Mapping[str, Any] | None
-    rate_limit: RateLimitPolicy | Mapping[str, Any] | None
+    rate_limit: "RateLimitPolicy | Mapping[str, Any] | None"
     timeout: Duration | None
     visibility_timeout: Duration | None
     tags: Sequence[str] | None
@@ -84,7 +85,7 @@ class Options:
     total_timeout: int | timedelta | None = None
     retry: RetryPolicy | Mapping[str, Any] | int | None = None
     unique: UniquePolicy | Mapping[str, Any] | None = None
-    rate_limit: RateLimitPolicy | Mapping[str, Any] | None = None
+    rate_limit: "RateLimitPolicy | Mapping[str, Any] | None" = None
     timeout: Duration | None = None
     visibility_timeout: Duration | None = None
     tags: Sequence[str] | None = None
@@ -189,7 +190,9 @@ def envelope_of(
         _apply(options, envelope)
         if options.rate_limit is not None and has_arguments:
             arguments = {} if handler is None else handler.arguments_by_name(envelope.args)
-            envelope.rate_limit = _rate_limit(options.rate_limit, envelope, arguments)
+            envelope.rate_limit = rate_limit_of(options.rate_limit).for_job(
+                type=envelope.type, queue=envelope.queue, arguments=arguments
+            )
     if envelope.unique is not None and handler is not None:
         envelope.unique = handler.unique_arguments.at(envelope.unique)
         envelope.args = handler.unique_arguments.complete(envelope.args, envelope.unique)
@@ -336,13 +339,13 @@ def _apply(options: Options, envelope: Envelope) -> None:
         envelope.pending = options.pending
 
 
-def _rate_limit(given: object, envelope: Envelope, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    policy = rate_limit_policy.parse_python(given)
-    template = policy["key"]
-    key = rate_limit_policy.key_of(
-        template, type=envelope.type, queue=envelope.queue, arguments=arguments
-    )
-    return {**policy, "key": key}
+def rate_limit_of(given: object) -> "RateLimitPolicy":
+    """Return the policy that Python code describes. Raises InvalidRequest.
+
+    Its class is that of the extension that has the public name.
+    """
+    found: type[RateLimitPolicy] = brought("RateLimitPolicy")
+    return found.of(given)
 
 
 def _when(value: When, name: str) -> datetime | timedelta:

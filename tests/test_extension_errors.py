@@ -23,6 +23,7 @@ from django_ojs.hooks import registry
 from django_ojs.models import ActorKind, Job
 from django_ojs.operations import activate, delete, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
+from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.operations.workers import rescue
 from django_ojs.reports.health_queries import failed_extensions
 from django_ojs.spec.errors import QueueFull
@@ -132,6 +133,7 @@ def tell(type: str, attempt: Callable[..., Any]) -> None:
         full = QueueFull("full", details={"queue": queue})
         attempt(hooks.rejected, full, rows)
     attempt(hooks.count, Count.REJECTED, {(queue, type): 1})
+    attempt(redacted_key, type, may_see=False)
 
 
 def serve(type: str, attempt: Callable[..., Any]) -> None:

@@ -24,6 +24,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -326,6 +327,14 @@ class OperatorModelAdmin(ObjectHistory):
             return []
         url = page.url("change", *map(quote, key)) if key else page.url("changelist")
         return [Button(label=label, url=url + query, destructive=False, is_link=True)]
+
+    def link_to(self, request: HttpRequest, obj: Model) -> list[Button]:
+        """Return a link to the page of an object, or none for a user who may not see it."""
+        page = self._viewable(request, type(obj))
+        if page is None or not page.has_view_permission(request, obj):
+            return []
+        label = capfirst(str(obj._meta.verbose_name))
+        return self.link(request, label, type(obj), str(obj.pk))
 
     def end_maintenance(self, request: HttpRequest) -> list[Button]:
         """Return the button that ends maintenance mode."""

@@ -12,11 +12,9 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.finding import AdminPage, Finding
 from django_ojs.models import Job, Queue
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -45,13 +43,6 @@ def jobs(
     return page.link(request, label, Job, query=filter_query(which))
 
 
-def limit_key(page: OperatorModelAdmin, request: HttpRequest, key: str) -> list[Button]:
-    """Return a link to a limit key, for a user who may see all of the key."""
-    if not limit_key_text.is_visible(request, key):
-        return []
-    return page.link(request, _("Limit key"), LimitKey, key)
-
-
 def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> Iterator[Button]:
     if to.jobs is not None:
         which = JobFilter(**to.jobs)  # type: ignore[arg-type]  # its arguments
@@ -60,16 +51,15 @@ def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> I
         else:
             yield from jobs(page, request, _jobs_label(which), which)
         return
-    if to.model is LimitKey and to.key and not limit_key_text.is_visible(request, to.key):
-        if not to.action:
-            yield from _list(page, request, AdminPage(model=LimitKey))
-        return
     try:
         admin: Any = page.admin_site.get_model_admin(to.model)
     except NotRegistered:
         return
-    if to.action and isinstance(admin, OperatorModelAdmin):
-        obj = to.model(pk=to.key)
+    obj = to.model(pk=to.key)
+    if to.key and not admin.has_view_permission(request, obj):
+        if not to.action:
+            yield from _list(page, request, AdminPage(model=to.model))
+    elif to.action and isinstance(admin, OperatorModelAdmin):
         for name, value in to.state:
             setattr(obj, name, value)
         yield from page.buttons_of(request, obj, to.action)
@@ -77,8 +67,9 @@ def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> I
         yield from _form(page, request, admin, to)
     elif to.key:
         name = capfirst(str(to.model._meta.verbose_name))
-        label = f"{name} {to.key}" if to.model is LimitKey else name
-        yield from page.link(request, label, to.model, to.key)
+        yield from page.link(
+            request, f"{name} {to.key}" if to.names_key else name, to.model, to.key
+        )
     else:
         yield from _list(page, request, to)
 

@@ -7,19 +7,17 @@ from django.http import HttpRequest
 
 from django_ojs.admin import payloads
 from django_ojs.conf import settings
-from django_ojs.handlers import limit_key_templates
 from django_ojs.operations.jobs.redaction import redacted_key, with_redacted_key
 
 
 def shown(request: HttpRequest, key: str) -> str:
     """Return a key, with the parts hidden that the user may not see."""
-    return redacted_key(key, limit_key_templates(), may_see=payloads.may_see(request))
+    return redacted_key(key, may_see=payloads.may_see(request))
 
 
 def policy(request: HttpRequest, limits: Any) -> Any:
     """Return the `rate_limit` of a job, with its key as the user may see it."""
-    may_see = payloads.may_see(request)
-    return with_redacted_key(limits, limit_key_templates(), may_see=may_see)
+    return with_redacted_key(limits, may_see=payloads.may_see(request))
 
 
 def in_document(job: Any) -> Any:
@@ -30,8 +28,7 @@ def in_document(job: Any) -> Any:
     # A client may send it in `options` or at the top level.
     shown = {**job, "options": in_document(job["options"])} if "options" in job else {**job}
     if "rate_limit" in shown:
-        limits, templates = shown["rate_limit"], limit_key_templates()
-        shown["rate_limit"] = with_redacted_key(limits, templates, may_see=True)
+        shown["rate_limit"] = with_redacted_key(shown["rate_limit"], may_see=True)
     return shown
 
 

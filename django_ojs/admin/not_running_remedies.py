@@ -6,7 +6,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.admin.finding_remedies import jobs, limit_key, resume
+from django_ojs.admin.finding_remedies import jobs, resume
+from django_ojs.claim_rules import Waits
 from django_ojs.models import Job, Queue, Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.reports.not_running import NotRunning
@@ -38,19 +39,25 @@ def _remedies(
             return page.link(request, _("Workers"), Worker)
         case "unknown_type":
             return jobs(page, request, _("Jobs of this type"), JobFilter(type=job.type))
-        case "waits" | "limited":
-            running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
-            queue = Queue(name=job.queue)
-            mend = page.buttons_of(request, queue, "configure") if reason.kind == "limited" else []
-            # Where the form opens.
-            mend = [replace(button, url=f"{button.url}&open=limits") for button in mend]
-            return [*mend, *jobs(page, request, _("Running jobs"), running)]
-        case "limited_by_key":
-            assert job.limit_key is not None
-            running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
-            return [
-                *limit_key(page, request, job.limit_key),
-                *jobs(page, request, _("Running jobs"), running),
-            ]
+        case "waits":
+            return _running(page, request, job)
+        case _ if reason.waits is not None:
+            return [*_changes(page, request, job, reason.waits), *_running(page, request, job)]
         case _:
             return []
+
+
+def _running(page: OperatorModelAdmin, request: HttpRequest, job: Job) -> list[Button]:
+    running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
+    return jobs(page, request, _("Running jobs"), running)
+
+
+def _changes(
+    page: OperatorModelAdmin, request: HttpRequest, job: Job, waits: Waits
+) -> list[Button]:
+    """Return what leads to what a rule lets the job wait for."""
+    if waits.about is not None:
+        return page.link_to(request, waits.about)
+    buttons = page.buttons_of(request, Queue(name=job.queue), "configure")
+    # Where the form opens.
+    return [replace(button, url=f"{button.url}&open={waits.group}") for button in buttons]

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext_lazy
 
-from django_ojs.admin import formatting, job_list, payloads
+from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.formatting import StrOrPromise
@@ -20,7 +20,6 @@ from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.workers import labels_of
 from django_ojs.extension import WantedEvents
-from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.admin_queue_figures import (
     history_charts,
@@ -249,7 +248,6 @@ def _context(
     return {
         "row": rows[0] if rows else None,
         "status": status,
-        "limits": _limits(status.config.part(RateLimit)),
         "listeners": listeners,
         "workers": _workers(query, name, listeners, payload=payload) if listeners else (),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
@@ -269,23 +267,3 @@ def _findings(row: OverviewRow | None) -> list[Finding]:
     if row is None:
         return []
     return findings.of_queue(row, is_stopped=mode.status().enabled)
-
-
-def _limits(limit: RateLimit | None) -> list[str]:
-    """Return the limits of a queue in words."""
-    if limit is None:
-        return []
-    words = (
-        []
-        if limit.concurrency is None
-        else [_("%(count)s at once") % {"count": formatting.grouped(limit.concurrency)}]
-    )
-    words += [_rate(rate) for rate in limit.windows]
-    return words + [_("%(rate)s, evenly") % {"rate": _rate(rate)} for rate in limit.throttles]
-
-
-def _rate(rate: Rate) -> str:
-    return _("%(count)s per %(duration)s") % {
-        "count": formatting.grouped(rate.limit),
-        "duration": formatting.duration(rate.period_ms / 1000),
-    }

@@ -24,7 +24,6 @@ from django_ojs.command_line.lists import (
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
 from django_ojs.formatting import absolute_time, grouped
-from django_ojs.handlers import limit_key_templates
 from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.info import info
@@ -142,8 +141,7 @@ def _show(console: Console, options: Options) -> int:
         for other in registry.brought("what_is", job_id):
             raise usage_error(other) from None
         raise
-    templates, payload = limit_key_templates(), options["payload"]
-    key = job.limit_key and redacted_key(job.limit_key, templates, may_see=payload)
+    key = job.limit_key and redacted_key(job.limit_key, may_see=options["payload"])
     if console.as_json:
         reason = why_not_running(job, key=key)
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
@@ -262,8 +260,7 @@ def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
         if "errors" in out:
             out["errors"] = [_without_payload(each) for each in out["errors"]]
     if "rate_limit" in out:
-        limits, templates = out["rate_limit"], limit_key_templates()
-        out["rate_limit"] = with_redacted_key(limits, templates, may_see=with_payload)
+        out["rate_limit"] = with_redacted_key(out["rate_limit"], may_see=with_payload)
     if job.worker_id is not None:
         out["worker_id"] = job.worker_id
     if job.state == State.DISCARDED:

@@ -5,15 +5,15 @@ It reads some rows, and of the jobs before it at most `MOST_BEFORE`.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 
 from django.db.models import Q
 from django.utils import timezone
 
 from django_ojs import formatting, hooks
+from django_ojs.claim_rules import Waits
 from django_ojs.conf import settings
 from django_ojs.extension import WantedEvents
-from django_ojs.extensions.limits import limit_key_use, queue_limits
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
@@ -32,29 +32,14 @@ MOST_BEFORE: Final = 10_000
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200
 
-Kind = Literal[
-    "maintenance",
-    "paused",
-    "unworked",
-    "unworked_pool",
-    "unknown_type",
-    "pending",
-    "due",
-    "overdue",
-    "alone",
-    "limited",
-    "limited_by_key",
-    "held",
-    "waits",
-]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotRunning:
-    """Why a job does not run now. `kind` decides what mends it."""
+    """Why a job does not run now. `kind` decides what mends it, or what its rule says does."""
 
-    kind: Kind
+    kind: str
     sentence: str
+    waits: Waits | None = None
 
 
 def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
@@ -139,10 +124,9 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
                 "own: a worker with a supervisor starts one."
             ),
         )
-    if (limited := _limited(job.queue)) is not None:
-        return NotRunning(kind="limited", sentence=limited)
-    if (limited := _limited_by_key(job, key)) is not None:
-        return NotRunning(kind="limited_by_key", sentence=limited)
+    for rule in registry.claim_rules.values():
+        if (waits := rule.waits_for(job, key)) is not None:
+            return NotRunning(kind=waits.kind, sentence=waits.sentence, waits=waits)
     if job.hold >= FIRST_HELD:
         return NotRunning(kind="held", sentence=_held(owner_of(job.hold)))
     before = _before(job)
@@ -180,46 +164,6 @@ def _place(before: int, minutes: float) -> str:
     elif before == 1:
         found, take = "One job of its queue is before it", "takes"
     return f"{found}, which {take} {duration}." if minutes else f"{found}."
-
-
-def _limited(queue: str) -> str | None:
-    """Return which limit of its queue a job waits for."""
-    used = queue_limits.use(queue)
-    if used is None:
-        return None
-    limit = used.limit
-    if limit.concurrency is not None and used.active >= limit.concurrency:
-        return (
-            f"The queue {queue} is at its limit: {formatting.grouped(used.active)} of its jobs "
-            f"run, and {formatting.grouped(limit.concurrency)} may."
-        )
-    seconds = used.seconds_to_rate
-    if seconds > 0:
-        duration = formatting.duration(seconds)
-        return f"The rate limit of the queue {queue} allows the next start in {duration}."
-    return None
-
-
-def _limited_by_key(job: Job, key: str | None) -> str | None:
-    """Return which limit of its key a job waits for."""
-    if key is None:
-        return None
-    used = limit_key_use.use_of(job)
-    limit = used.limit
-    if used.is_paused:
-        duration = formatting.duration((used.paused_until - used.now) / 1000)
-        return f"Its key {key} is paused, and jobs of it start in {duration}."
-    if limit.concurrency is not None and used.active >= limit.concurrency:
-        return (
-            f"It waits for its limit: of the key {key}, {formatting.grouped(used.active)} of "
-            f"{formatting.grouped(limit.concurrency)} jobs run."
-        )
-    if used.seconds_to_rate > 0:
-        return (
-            f"It waits for its limit: the rate of the key {key} allows the next start in "
-            f"{formatting.duration(used.seconds_to_rate)}."
-        )
-    return None
 
 
 def _before(job: Job) -> int:

@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.admin import helpers
 from django.test import override_settings
 from django.urls import path
 
@@ -65,6 +66,9 @@ def unfold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # It puts a site of its own here when it is installed, without any of the registered models.
     monkeypatch.setattr(admin, "site", admin.site)
     monkeypatch.setattr(admin.sites, "site", admin.sites.site)
+    # Its pages replace these in Django when they show a form.
+    for name in ("AdminForm", "Fieldline"):
+        monkeypatch.setattr(helpers, name, getattr(helpers, name))
     installed = ["unfold", *settings.INSTALLED_APPS]
     # The engine of the templates keeps the folders of the apps.
     engine = {**settings.TEMPLATES[0], "NAME": "with-unfold"}

@@ -109,9 +109,16 @@ def test_what_decides_how_a_job_runs_is_shown_to_all() -> None:
 
 @pytest.mark.parametrize("redact", ["apiKey", "APIKEY"])
 def test_the_case_of_a_name_in_a_limit_key_does_not_matter(redact: str) -> None:
-    templates = [("{account[apiKey]}:{account[name]}", "test.limited")]
-    with override_settings(OJS={"ADMIN_REDACT": [redact]}):
-        shown = redacted_key(f"{ARGUMENT}:acme", templates, may_see=True)
+    policy = ojs.RateLimitPolicy(key="{account[apiKey]}:{account[name]}", concurrency=1)
+
+    @ojs.job("test.limited", rate_limit=policy)
+    def handler(account: dict[str, str]) -> None: ...
+
+    try:
+        with override_settings(OJS={"ADMIN_REDACT": [redact]}):
+            shown = redacted_key(f"{ARGUMENT}:acme", may_see=True)
+    finally:
+        registry.remove("test.limited")
     assert shown == f"{HIDDEN}:acme"
 
 

@@ -27,22 +27,17 @@ DOORS = tuple(
 #: `test_layers` has the imports of the core.
 LEFT = frozenset(
     {
-        "admin.finding_remedies imports extensions.limits.models",
         "admin.overview imports extensions.incidents.storage",
         "admin.overview imports extensions.statistics.admin_queue_figures",
         "admin.overview imports extensions.statistics.history",
         "admin.overview imports extensions.statistics.rollup_queries",
         "admin.overview imports extensions.statistics.rollups",
-        "admin.queues imports extensions.limits.rate_limit",
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
         "command_line.checks.queues imports extensions.incidents.looking",
-        "http.views.jobs imports extensions.limits.rate_limit_policy",
         "reports.current_findings imports extensions.statistics.rollup_queries",
         "reports.findings imports extensions.backpressure.storage",
-        "reports.not_running imports extensions.limits.limit_key_use",
-        "reports.not_running imports extensions.limits.queue_limits",
         "reports.not_running imports extensions.statistics.rollup_queries",
         "reports.queue_overview imports extensions.backpressure.operations.episodes",
         "reports.queue_overview imports extensions.backpressure.storage",

@@ -133,10 +133,7 @@ LEFT = frozenset(
         "django_ojs imports extensions.payloads.reference",
         "django_ojs imports extensions.workflows.api",
         "django_ojs imports extensions.workflows.models",
-        "handlers imports extensions.limits.rate_limit_policy",
-        "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
         "options imports extensions.limits.rate_limit_policy",
-        "spec.envelope.model imports extensions.limits.rate_limit_policy",
     }
 )
 

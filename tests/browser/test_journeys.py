@@ -132,7 +132,7 @@ def test_the_cause_of_a_red_queue_is_found_with_one_click(page: Any) -> None:
     problems = page.get_by_role("list", name="Problems")
     shows(problems, "Queue email is full")
     shows(problems, "1 job rejected")
-    shows(problems, "100\u202f% of the runs of email.send failed")
+    shows(problems, "The last 10 runs of email.send all failed in email")
     counts(problems.get_by_role("link", name="Its failed jobs"), 1)
     counts(problems.get_by_role("link", name="Configure…"), 1)
 

@@ -15,7 +15,6 @@ from django_ojs.extensions.limits.rate_limit_policy import (
     RateLimitPolicy,
     hide_arguments,
     key_of,
-    parse_python,
 )
 from django_ojs.handlers import Handler
 from django_ojs.options import Options, Request, envelope_of
@@ -149,20 +148,20 @@ def test_a_job_without_a_handler_here_has_a_key_without_parameters() -> None:
 @together("period", [float("nan"), float("inf"), 1e300, -1, timedelta(-1), None])
 def test_a_period_that_is_no_time_is_rejected(period: Any) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        parse_python({"key": "api", "rate": (5, period)})
+        RateLimitPolicy.of({"key": "api", "rate": (5, period)}).render()
     assert raised.value.details["field"] == "rate_limit.rate.period"
 
 
 def test_periods_may_be_timedeltas_seconds_and_text() -> None:
     policy = RateLimitPolicy(key="api", rate=(5, timedelta(minutes=1)), throttle=(2, 1.5))
-    assert parse_python(policy) == {
+    assert RateLimitPolicy.of(policy).render() == {
         "key": "api",
         "rate": {"limit": 5, "period": "PT1M"},
         "throttle": {"limit": 2, "period": "PT1.5S"},
     }
-    assert parse_python({"key": "api", "rate": (5, "PT1H")})["rate"]["period"] == "PT1H"
     given = {"limit": 5, "period": "PT1H"}
-    assert parse_python({"key": "api", "rate": given})["rate"] == given
+    for rate in (given, (5, "PT1H")):
+        assert RateLimitPolicy.of({"key": "api", "rate": rate}).render()["rate"] == given
 
 
 @together(
@@ -182,5 +181,5 @@ def test_periods_may_be_timedeltas_seconds_and_text() -> None:
 )
 def test_a_policy_that_means_nothing_is_rejected(policy: Any, field: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        parse_python(policy)
+        RateLimitPolicy.of(policy).render()
     assert raised.value.details["field"] == field

@@ -21,7 +21,6 @@ from django_ojs.command_line.subcommand import (
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.formatting import absolute_time, grouped, limits_in_words
-from django_ojs.handlers import limit_key_templates
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import NotFound, OJSError
@@ -32,7 +31,7 @@ _MOST_NAMES: Final = 200
 
 def shown_key(key: str, *, with_arguments: bool = True) -> str:
     """Return a limit key without the arguments that ADMIN_REDACT hides, or without any."""
-    return redacted_key(key, limit_key_templates(), may_see=with_arguments)
+    return redacted_key(key, may_see=with_arguments)
 
 
 def _known(options: Options) -> list[KeyStatus]:

@@ -1,7 +1,7 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -9,10 +9,10 @@ from uuid import UUID
 from django.db.models import Model
 from django.utils import timezone
 
-from django_ojs.claim_rules import ClaimRule, RuledClaim
+from django_ojs.claim_rules import ClaimRule, RuledClaim, Waits
 from django_ojs.extension import TICK, Attribute, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.limits import rate_limit_policy
-from django_ojs.extensions.limits.models import BY_KEY
+from django_ojs.extensions.limits.models import BY_KEY, LimitKey
 from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.hooks import publish
 from django_ojs.spec.failure import Failure
@@ -36,6 +36,12 @@ class QueueLimitsExtension(Extension):
         """Return the hooks; no setting changes them."""
         return Hooks(claim_rule=QueueLimits())
 
+    def panels(self) -> Sequence[Any]:
+        """Return the limits of a queue."""
+        from django_ojs.extensions.limits.admin_queues import QUEUE_LIMITS
+
+        return (QUEUE_LIMITS,)
+
     def due_steps(self) -> Sequence[DueStep]:
         """Delete the starts that no limit of a rate counts any more."""
         from django_ojs.extensions.limits import rate_limit_starts
@@ -55,7 +61,9 @@ class KeyLimitsExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(claim_rule=KeyLimits(), holds=_holds, pause_asked=_pause)
+        return Hooks(
+            claim_rule=KeyLimits(), holds=_holds, pause_asked=_pause, hide_in_key=_hide_in_key
+        )
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete what is known of keys that need it no more."""
@@ -107,8 +115,6 @@ class KeyLimitsExtension(Extension):
 
     def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""
-        from django_ojs.extensions.limits.models import LimitKey
-
         return {LimitKey: "django_ojs.extensions.limits.admin.LimitKeyAdmin"}
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
@@ -123,6 +129,18 @@ def _holds(keys: Collection[UUID]) -> dict[UUID, int]:
     from django_ojs.extensions.limits import key_limits
 
     return key_limits.holds(keys)
+
+
+def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
+    """Hide arguments in a key that a template of a handler gives."""
+    from django_ojs.registry import registry
+
+    templates = (
+        (rate_limit_policy.RateLimitPolicy.of(policy).key, handler.type)
+        for handler in registry.handlers.values()
+        if (policy := handler.defaults.rate_limit) is not None
+    )
+    return rate_limit_policy.hide_arguments(key, templates, is_hidden, replacement)
 
 
 def _pause(job: Any, failure: Failure) -> None:
@@ -162,6 +180,12 @@ class QueueLimits(ClaimRule):
 
         return queue_limits.is_full(queue)
 
+    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+        """Say which limit of its queue a job waits for."""
+        from django_ojs.extensions.limits import queue_limits
+
+        return queue_limits.waits_for(job.queue)
+
 
 class KeyLimits(ClaimRule):
     """The rule of queues that have had a job with a limit by key."""
@@ -177,6 +201,12 @@ class KeyLimits(ClaimRule):
         from django_ojs.extensions.limits import key_limits
 
         return key_limits.is_full(queue)
+
+    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+        """Say which limit of its key a job waits for."""
+        from django_ojs.extensions.limits import limit_key_use
+
+        return limit_key_use.waits_for(job, key)
 
     def may_open(self) -> str:
         """Return the condition that keys may have got room."""

@@ -16,7 +16,6 @@ from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import absolute_time, grouped, number_of
-from django_ojs.handlers import limit_key_templates
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.storage import database, raw_queries
 
@@ -83,7 +82,7 @@ def _paused(status: KeyStatus) -> Finding:
     assert status.row is not None
     waiting = min(status.waiting, _MOST_WAITING)
     least = "at least " if status.waiting > waiting else ""
-    key = redacted_key(status.key, limit_key_templates(), may_see=False)
+    key = redacted_key(status.key, may_see=False)
     return Finding(
         kind="limit_key_paused",
         subject=hashlib.sha256(status.key.encode()).hexdigest()[:16],
@@ -101,7 +100,7 @@ def _paused(status: KeyStatus) -> Finding:
                 action="resume",
                 state=(("paused_until", status.row.paused_until),),
             ),
-            AdminPage(model=LimitKey, key=status.key),
+            AdminPage(model=LimitKey, key=status.key, names_key=True),
         ),
     )
 

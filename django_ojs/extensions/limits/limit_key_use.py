@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from django.db.models import CharField, F, Func
 
+from django_ojs import formatting
+from django_ojs.claim_rules import Waits
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
@@ -136,6 +138,30 @@ def use_of(job: Job) -> KeyUse:
     """Return how much of its limits the key of a job uses now."""
     assert job.limit_key is not None
     return uses_of([job.limit_key])[job.limit_key].under(job.options.get("rate_limit") or {})
+
+
+def waits_for(job: Job, key: str | None) -> Waits | None:
+    """Return which limit of its key a job waits for; `key` is the key as it may be shown."""
+    if key is None:
+        return None
+    used = use_of(job)
+    limit = used.limit
+    if used.is_paused:
+        duration = formatting.duration((used.paused_until - used.now) / 1000)
+        sentence = f"Its key {key} is paused, and jobs of it start in {duration}."
+    elif limit.concurrency is not None and used.active >= limit.concurrency:
+        sentence = (
+            f"It waits for its limit: of the key {key}, {formatting.grouped(used.active)} of "
+            f"{formatting.grouped(limit.concurrency)} jobs run."
+        )
+    elif used.seconds_to_rate > 0:
+        sentence = (
+            f"It waits for its limit: the rate of the key {key} allows the next start in "
+            f"{formatting.duration(used.seconds_to_rate)}."
+        )
+    else:
+        return None
+    return Waits(kind="limited_by_key", sentence=sentence, about=LimitKey(pk=job.limit_key))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

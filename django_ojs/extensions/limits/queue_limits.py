@@ -11,7 +11,8 @@ from datetime import datetime
 from math import ceil
 from typing import Final, Self
 
-from django_ojs.claim_rules import RuledClaim
+from django_ojs import formatting
+from django_ojs.claim_rules import RuledClaim, Waits
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.spec import json
@@ -155,6 +156,25 @@ def is_full(queue: str) -> bool:
         return False
     _note_full(queue, used)
     return True
+
+
+def waits_for(queue: str) -> Waits | None:
+    """Return which limit of its queue a job waits for."""
+    used = use(queue)
+    if used is None:
+        return None
+    limit, seconds = used.limit, used.seconds_to_rate
+    if limit.concurrency is not None and used.active >= limit.concurrency:
+        sentence = (
+            f"The queue {queue} is at its limit: {formatting.grouped(used.active)} of its jobs "
+            f"run, and {formatting.grouped(limit.concurrency)} may."
+        )
+    elif seconds > 0:
+        duration = formatting.duration(seconds)
+        sentence = f"The rate limit of the queue {queue} allows the next start in {duration}."
+    else:
+        return None
+    return Waits(kind="limited", sentence=sentence, group="limits")
 
 
 class _Claim(RuledClaim):

@@ -10,19 +10,17 @@ from functools import lru_cache, partial
 from typing import Any, Final, Literal
 
 from django_ojs.extensions.limits.rate_limit import check_number, check_on_limit
+from django_ojs.spec.envelope.model import LIMIT_KEY_OF_QUEUE, MAX_LIMIT_KEY
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:\-]*").fullmatch
-MAX_KEY: Final = 255
 #: The longest value in a key that is not replaced by its hash.
 MAX_VALUE: Final = 120
 
 #: What a template can name beside the parameters of the handler.
 _NAMES: Final = ("type", "queue")
-#: The key of a policy without one.
-_OF_QUEUE: Final = "queue:{queue}"
 
 #: So many starts in a period: a duration, seconds, or ISO 8601.
 PerPeriod = tuple[int, timedelta | float | str]
@@ -56,31 +54,36 @@ class RateLimitPolicy:
         }
         return {name: value for name, value in found.items() if value is not None}
 
+    @classmethod
+    def of(cls, given: object) -> "RateLimitPolicy":
+        """Return the policy that Python code describes, checked. Raises InvalidRequest."""
+        if isinstance(given, Mapping):
+            for name in given:
+                if name not in _FIELDS:
+                    rule = f"is not a field of a rate limit. {did_you_mean(str(name), _FIELDS)}"
+                    raise InvalidRequest.of(f"rate_limit.{name}", rule)
+            if given.get("key") is None:
+                rule = 'is required, such as "customer:{customer_id}" or "type:{type}"'
+                raise InvalidRequest.of("rate_limit.key", rule)
+            given = cls(**given)
+        if not isinstance(given, cls):
+            raise InvalidRequest.of("rate_limit", "must be a RateLimitPolicy or a mapping")
+        # With a key in place of its template.
+        check({**given.render(), "key": "key"}, "rate_limit")
+        check_template(given.key, None)
+        return given
+
+    def for_job(self, *, type: str, queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON of the policy with the key of one job. Raises InvalidRequest."""
+        key = key_of(self.key, type=type, queue=queue, arguments=arguments)
+        return {**self.render(), "key": key}
+
+    def check_parameters(self, parameters: Collection[str]) -> None:
+        """Check that the key names parameters of a handler alone. Raises InvalidRequest."""
+        check_template(self.key, parameters)
+
 
 _FIELDS: Final = tuple(each.name for each in fields(RateLimitPolicy))
-
-
-def parse_python(data: object) -> dict[str, Any]:
-    """Return the JSON of the policy that Python code describes, with the template as its key.
-
-    Raises InvalidRequest.
-    """
-    if isinstance(data, Mapping):
-        for name in data:
-            if name not in _FIELDS:
-                rule = f"is not a field of a rate limit. {did_you_mean(str(name), _FIELDS)}"
-                raise InvalidRequest.of(f"rate_limit.{name}", rule)
-        if data.get("key") is None:
-            rule = 'is required, such as "customer:{customer_id}" or "type:{type}"'
-            raise InvalidRequest.of("rate_limit.key", rule)
-        data = RateLimitPolicy(**data)
-    if not isinstance(data, RateLimitPolicy):
-        raise InvalidRequest.of("rate_limit", "must be a RateLimitPolicy or a mapping")
-    found = data.render()
-    # With a key in place of its template.
-    check({**found, "key": "key"}, "rate_limit")
-    check_template(data.key, None)
-    return found
 
 
 def check_template(template: object, parameters: Collection[str] | None) -> None:
@@ -133,7 +136,7 @@ def hide_arguments(
     hides most.
     """
     found: list[tuple[int, str]] = []
-    for template, type in (*templates, (_OF_QUEUE, "")):
+    for template, type in (*templates, (LIMIT_KEY_OF_QUEUE, "")):
         pattern, names = _pattern_of(template, type)
         if (match := pattern.fullmatch(key)) is not None:
             parts = [
@@ -260,12 +263,6 @@ def parse_override(data: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def key_of_queue(queue: str) -> str:
-    """Return the key of a policy without one."""
-    key = _OF_QUEUE.format(queue=queue)
-    return key if len(key) <= MAX_KEY else _OF_QUEUE.format(queue=_hash(queue))
-
-
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -275,8 +272,8 @@ def check_key(value: object, field: str) -> None:
     if not isinstance(value, str) or _KEY(value) is None:
         rule = "must be letters, digits, dots, colons, _ and -, beginning with a letter or a digit"
         raise InvalidRequest.of(field, rule)
-    if len(value) > MAX_KEY:
-        raise InvalidRequest.of(field, f"must be at most {MAX_KEY} characters long")
+    if len(value) > MAX_LIMIT_KEY:
+        raise InvalidRequest.of(field, f"must be at most {MAX_LIMIT_KEY} characters long")
 
 
 def _check_rate(value: object, field: str) -> None:

@@ -10,7 +10,6 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.extensions.limits.rate_limit_policy import key_of_queue
 from django_ojs.hooks import registry
 from django_ojs.http import fields
 from django_ojs.http.access import Access
@@ -26,6 +25,7 @@ from django_ojs.operations.info import info
 from django_ojs.operations.push import PushOptions, push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Envelope, Limits, distinct
+from django_ojs.spec.envelope.model import key_of_queue
 from django_ojs.spec.errors import (
     InvalidRequest,
     JobNotFound,

@@ -3,11 +3,11 @@
 `*` hides everything.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.limits import rate_limit_policy
 
 #: Shown in place of a value.
 HIDDEN: Final = "\N{BULLET}" * 5
@@ -26,12 +26,11 @@ def hides(name: str) -> bool:
     return not _names().isdisjoint(("*", name))
 
 
-def redacted_key(key: str, templates: Iterable[tuple[str, str]], *, may_see: bool) -> str:
+def redacted_key(key: str, *, may_see: bool) -> str:
     """Return a limit key with those arguments in it hidden that the settings name.
 
-    Without `may_see` all of them are hidden. Which parts are arguments is known from the templates
-    of the handlers, each with its job type. A key that none of them gives was made by another
-    program, or for one enqueue.
+    Without `may_see` all of them are hidden. The extension of the limits knows which parts are
+    arguments, unless another program made the key, or it was made for one enqueue.
     """
     names = _names()
     may_see = may_see and "*" not in names
@@ -41,17 +40,17 @@ def redacted_key(key: str, templates: Iterable[tuple[str, str]], *, may_see: boo
     def is_hidden(name: str) -> bool:
         return not may_see or name.casefold() in names
 
-    found = rate_limit_policy.hide_arguments(key, templates, is_hidden, HIDDEN)
+    found = hooks.hide_in_key(key, is_hidden, HIDDEN)
     if found is None:
         return key if may_see else HIDDEN
     return found
 
 
-def with_redacted_key(limits: Any, templates: Iterable[tuple[str, str]], *, may_see: bool) -> Any:
+def with_redacted_key(limits: Any, *, may_see: bool) -> Any:
     """Return the `rate_limit` of a job, with its key as `redacted_key` returns it."""
     if not isinstance(limits, Mapping) or not isinstance(limits.get("key"), str):
         return limits
-    return {**limits, "key": redacted_key(limits["key"], templates, may_see=may_see)}
+    return {**limits, "key": redacted_key(limits["key"], may_see=may_see)}
 
 
 def _names() -> frozenset[str]:
