@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -28,6 +29,7 @@ from tests.cases import named
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
+from tests.other_session import open_transaction
 
 NODE_UNAVAILABLE = unavailable_reason()
 
@@ -178,6 +180,24 @@ def test_one_worker_does_jobs_of_every_outcome(start: Start) -> None:
     for outcome in OUTCOMES:
         with named(outcome.__name__):
             outcome(node)
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="it locks no single row")
+def test_a_job_whose_row_is_locked_during_a_beat_is_not_lost(start: Start) -> None:
+    node = start()
+    key = job_of("test.sleep", 2_000)
+    becomes(key, "active")
+
+    def beat_after(before: Any) -> Any:
+        beats = Worker.objects.filter(pk=node.id, beat_at__gt=before)
+        return wait_for(lambda: beats.values_list("beat_at", flat=True).first(), "no heartbeat")
+
+    with open_transaction(lambda: Job.primary.select_for_update().get(pk=key)) as commit:
+        # The second heartbeat from now on begins while the row is locked.
+        beat_after(beat_after(Worker.objects.get(pk=node.id).beat_at))
+        commit()
+    job = becomes(key, "completed")
+    assert (job.attempt, job.result) == (1, "slept")
 
 
 def test_quiet_and_running_again_on_the_servers_word(start: Start) -> None:

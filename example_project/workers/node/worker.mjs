@@ -98,8 +98,12 @@ async function beat() {
     concurrency: config.concurrency,
     started_at: startedAt,
   });
-  if (Array.isArray(response.jobs_extended)) {
-    for (const run of held) if (!response.jobs_extended.includes(run.job.id)) run.loseClaim();
+  const { jobs_extended: extended, jobs_lost: lost } = response;
+  for (const run of held) {
+    // A job whose row is locked, as while its checkpoint is stored, is not extended, and not lost. A server that does
+    // not tell them apart sends only what it has extended.
+    const isLost = lost ? lost.includes(run.job.id) : extended && !extended.includes(run.job.id);
+    if (isLost) run.loseClaim();
   }
   if (response.state === 'terminate') terminate('server');
   else if (response.state === 'quiet') quiet(true);
