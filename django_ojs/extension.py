@@ -666,8 +666,8 @@ class Extension:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
         Called by the maintenance, when the overview is shown, at times by its other pages, by
-        `doctor`, the metrics and `GET /health`. An error of
-        the database is that of all findings of failures; any other is logged.
+        `doctor`, the metrics and `GET /health`. An error of the database is that of all findings of
+        failures; any other is logged.
         """
         return ()
 

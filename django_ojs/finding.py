@@ -53,7 +53,7 @@ class Finding:
 
     #: What was found, as a name in lower case, such as `queue_full`.
     kind: str
-    #: Of what: a queue, a type, or others. Two findings of a kind have different ones.
+    #: Of what, unless it is of a queue, or of a type in it: two findings of a kind differ in this.
     subject: str = ""
     severity: Severity = Severity.WARNING
     text: str
@@ -78,7 +78,8 @@ class Finding:
     @property
     def identity(self) -> str:
         """What stays the same while it lasts."""
-        return f"{self.kind}:{self.subject}" if self.subject else self.kind
+        subject = self.subject or (f"{self.type} {self.queue}".strip() if self.queue else "")
+        return f"{self.kind}:{subject}" if subject else self.kind
 
     @property
     def is_incident(self) -> bool:

@@ -58,7 +58,7 @@ def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> I
     obj = to.model(pk=to.key)
     if to.key and not admin.has_view_permission(request, obj):
         if not to.action:
-            yield from _list(page, request, AdminPage(model=to.model))
+            yield from _list(page, request, admin, to.model)
     elif to.action and isinstance(admin, OperatorModelAdmin):
         for name, value in to.state:
             setattr(obj, name, value)
@@ -71,7 +71,7 @@ def _buttons(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> I
             request, f"{name} {to.key}" if to.names_key else name, to.model, to.key
         )
     else:
-        yield from _list(page, request, to)
+        yield from _list(page, request, admin, to.model, to.query)
 
 
 def _jobs_label(which: JobFilter) -> str:
@@ -82,15 +82,13 @@ def _jobs_label(which: JobFilter) -> str:
     return _("Its failed jobs") if State.DISCARDED in which.states else _("Its jobs")
 
 
-def _list(page: OperatorModelAdmin, request: HttpRequest, to: AdminPage) -> Iterator[Button]:
+def _list(
+    page: OperatorModelAdmin, request: HttpRequest, admin: Any, model: type[Model], query: str = ""
+) -> Iterator[Button]:
     """Yield a link to a list, also that of an ordinary ModelAdmin."""
-    try:
-        admin: Any = page.admin_site.get_model_admin(to.model)
-    except NotRegistered:
-        return
     if admin.has_view_permission(request):
-        label = capfirst(str(to.model._meta.verbose_name_plural))
-        url = page.url("changelist", model=to.model) + to.query
+        label = capfirst(str(model._meta.verbose_name_plural))
+        url = page.url("changelist", model=model) + query
         yield Button(label=label, url=url, destructive=False, is_link=True)
 
 

@@ -230,42 +230,51 @@ def _of_workers(
 
 def _of_row(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Finding]:
     found = [*_of_bound(row), *_of_listeners(row, due=due, is_stopped=is_stopped)]
-    queue, depth = row.name, number_of(row.depth, "job")
-    resume = (
-        AdminPage(model=Queue, key=queue, action="resume", state=(("paused_at", timezone.now()),)),
-        AdminPage(model=Job, jobs=_ready(queue)),
-    )
     if row.status.paused and row.depth:
         found.append(
-            Finding(
+            _stopped(
+                row,
                 kind="queue_paused",
-                subject=queue,
-                queue=queue,
-                text=f"Queue {queue} is paused: {depth} {_wait(row.depth)}.",
+                how="is paused",
                 why="Workers fetch none of them.",
                 cure="Resume it when the cause of the pause is over.",
-                command=f"ojs resume {queue}",
-                jobs=row.depth,
                 since=row.status.paused_at,
-                pages=resume,
             )
         )
     if row.status.draining_at is not None:
         found.append(
-            Finding(
+            _stopped(
+                row,
                 kind="queue_draining",
-                subject=queue,
-                queue=queue,
-                text=f"Queue {queue} is draining: {depth} {_wait(row.depth)}.",
+                how="is draining",
                 why="Enqueues are rejected.",
                 cure="Resume it, or delete the queue when it is empty.",
-                command=f"ojs resume {queue}",
-                jobs=row.depth,
                 since=row.status.draining_at,
-                pages=resume,
             )
         )
     return found
+
+
+def _stopped(
+    row: OverviewRow, *, kind: str, how: str, why: str, cure: str, since: datetime | None
+) -> Finding:
+    """Return a finding of which the cure is to resume the queue."""
+    queue = row.name
+    may_resume = (("paused_at", timezone.now()),)
+    return Finding(
+        kind=kind,
+        queue=queue,
+        text=f"Queue {queue} {how}: {number_of(row.depth, 'job')} {_wait(row.depth)}.",
+        why=why,
+        cure=cure,
+        command=f"ojs resume {queue}",
+        jobs=row.depth,
+        since=since,
+        pages=(
+            AdminPage(model=Queue, key=queue, action="resume", state=may_resume),
+            AdminPage(model=Job, jobs=_ready(queue)),
+        ),
+    )
 
 
 def _of_bound(row: OverviewRow) -> list[Finding]:
@@ -286,7 +295,6 @@ def _of_bound(row: OverviewRow) -> list[Finding]:
         return [
             Finding(
                 kind="queue_full" if is_full else "queue_nearly_full",
-                subject=queue,
                 severity=Severity.CRITICAL if is_full else Severity.WARNING,
                 queue=queue,
                 text=f"Queue {queue} is {how}: {grouped(depth)} of {grouped(most)}"
@@ -306,7 +314,6 @@ def _of_bound(row: OverviewRow) -> list[Finding]:
     return [
         Finding(
             kind="queue_rejected",
-            subject=queue,
             queue=queue,
             text=f"Queue {queue} was full in the last hour: {lost}.",
             why="Those jobs did not run.",
@@ -326,7 +333,6 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
         return [
             Finding(
                 kind="queue_unworked",
-                subject=queue,
                 severity=Severity.CRITICAL if waits else Severity.WARNING,
                 queue=queue,
                 text=f"No worker takes jobs from {queue}: "
@@ -351,7 +357,6 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
     return [
         Finding(
             kind="queue_late",
-            subject=queue,
             queue=queue,
             text=f"The oldest ready job of {queue} has waited too long; "
             f"{number_of(row.available, 'job')} {_be(row.available)} ready.",
@@ -457,7 +462,6 @@ def _unknown_type(held: HeldBack) -> Finding:
     which = {"queue": held.queue, "type": held.type}
     return Finding(
         kind="unknown_type",
-        subject=f"{held.type} {held.queue}",
         severity=Severity.CRITICAL,
         queue=held.queue,
         type=held.type,

@@ -95,7 +95,6 @@ def _finding(key: _Key, runs: _Runs, *, row: int, failed: int, total: int) -> Fi
     which = {"queue": queue, "type": type, "states": (State.RETRYABLE, State.DISCARDED)}
     return Finding(
         kind="type_failing",
-        subject=f"{type} {queue}",
         severity=Severity.CRITICAL if row >= IN_A_ROW or share >= BROKEN else Severity.WARNING,
         queue=queue,
         type=type,

@@ -32,7 +32,6 @@ def found() -> list[Finding]:
     return [
         Finding(
             kind="tenants_rejected",
-            subject=queue,
             queue=queue,
             text=f"Tenants of queue {queue} were at their bounds in the last hour: "
             f"{number_of(jobs, 'job')} rejected.",
