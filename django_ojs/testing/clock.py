@@ -154,25 +154,45 @@ class _SQLite:
     """Replaces `strftime`, from which every 'now' of the statements comes, for one connection."""
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
-        self._now: str | None = None
+        self._stopped_at: str | None = None
+        #: When the statement that is being executed began.
+        self._began: str | None = None
         self._link = link
 
     def set(self, moment: datetime) -> None:
         self._link.ensure_connection()
         self._link.connection.create_function("strftime", -1, self._strftime)
-        self._now = moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+        if self not in self._link.execute_wrappers:
+            self._link.execute_wrappers.append(self)
+        self._stopped_at = _text(moment)
 
     def reset(self) -> None:
         # The function stays, because a removed one does not bring back SQLite's own.
-        self._now = None
+        self._stopped_at = None
+
+    def __call__(self, execute: Callable[..., Any], *of_statement: Any) -> Any:
+        """Let all 'now' of a statement be the same one, as they are in SQLite's own function."""
+        self._began = _text(datetime.now(UTC))
+        try:
+            return execute(*of_statement)
+        finally:
+            self._began = None
 
     def _strftime(self, *args: Any) -> Any:
-        values = [
-            self._now if self._now and isinstance(arg, str) and arg.lower() == "now" else arg
-            for arg in args
-        ]
+        now = self._stopped_at or self._began or "now"
+        values = [now if isinstance(arg, str) and arg.lower() == "now" else arg for arg in args]
         marks = ", ".join("?" * len(values))
         return _unchanged_sqlite().execute(f"SELECT strftime({marks})", values).fetchone()[0]
+
+
+def _text(moment: datetime) -> str:
+    return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _sqlite(link: BaseDatabaseWrapper) -> _SQLite:
+    """Return the clock of a connection: the same one each time, because its function stays."""
+    before = (wrapper for wrapper in link.execute_wrappers if isinstance(wrapper, _SQLite))
+    return next(before, None) or _SQLite(link)
 
 
 @cache
@@ -207,6 +227,6 @@ class _MariaDB:
 
 _CLOCKS: dict[str, Callable[[BaseDatabaseWrapper], DatabaseClock]] = {
     "postgresql": _PostgreSQL,
-    "sqlite": _SQLite,
+    "sqlite": _sqlite,
     "mysql": _MariaDB,
 }

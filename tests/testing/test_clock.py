@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -111,6 +112,25 @@ def test_the_database_s_own_clock_follows_and_is_set_right_again(ojs: TestContex
     assert abs(send.enqueue("eve").job().created_at - real()) < timedelta(minutes=5)
     assert abs(database_time() - real()) < timedelta(minutes=5)
     assert timedelta(minutes=50) < frozen - real() < timedelta(minutes=70)
+
+
+@pytest.mark.sqlite
+def test_a_statement_has_one_present_after_the_clock_was_stopped(ojs: TestContext) -> None:
+    """Otherwise a lease is too long or too short by what passes between two reads of the clock."""
+    ojs.freeze(MOMENT)
+    ojs.unfreeze()
+    ojs.freeze(MOMENT)
+    ojs.unfreeze()
+    connection.connection.create_function("pause", 0, lambda: time.sleep(0.05))
+    present = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
+    seen = set()
+    for _ in range(2):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {present}, pause(), {present} WHERE %s", [True])
+            first, _, second = cursor.fetchone()
+        assert first == second
+        seen.add(first)
+    assert len(seen) == 2
 
 
 def test_two_relative_times_of_a_job_keep_their_distance_after_the_clock_ran(
