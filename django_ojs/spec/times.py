@@ -94,20 +94,19 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def elapsed(start: datetime, end: datetime) -> timedelta:
-    """Return the time from one aware datetime to another.
+    """Return the time that has passed from one aware datetime to another.
 
-    Python subtracts the clock times of two that have the same time zone, as those of a database
-    with a `TIME_ZONE` have: that is an hour off where daylight saving time begins or ends between.
+    None has where the end is before the start, as a clock that was set back or those of two
+    machines may say. Python subtracts the clock times of two that have the same time zone, as those
+    of a database with a `TIME_ZONE` have: that is an hour off where daylight saving time begins or
+    ends between.
     """
-    return end.astimezone(UTC) - start.astimezone(UTC)
+    return max(timedelta(0), end.astimezone(UTC) - start.astimezone(UTC))
 
 
 def milliseconds_between(start: datetime, end: datetime) -> int:
-    """Return the whole milliseconds that have passed from one aware datetime to another.
-
-    None have where the end is before the start, as the clocks of two machines may say.
-    """
-    return max(0, elapsed(start, end) // _MILLISECOND)
+    """Return the whole milliseconds that have passed from one aware datetime to another."""
+    return elapsed(start, end) // _MILLISECOND
 
 
 def parse_duration(value: object, field: str) -> timedelta:
