@@ -4,7 +4,8 @@ An order has the columns of a list, "-" for descending, each with the type of it
 one is unique. A cursor has the values of these columns in one row, so it stays valid when rows are
 added and deleted. Its text is opaque to clients. The admin, the HTTP API and the command line read
 their lists so. A page by number is one with an offset. Two have no such order: the log of events,
-whose positions a reader keeps (`events.log`), and jobs that are sorted (`jobs.numbered_pages`).
+whose positions a reader keeps (`events.operations.log`), and jobs that are sorted
+(`jobs.numbered_pages`).
 """
 
 import base64
