@@ -144,7 +144,7 @@ class EventLoop:
             del run, result, error
 
     async def _call(self, run: Run) -> tuple[Any, BaseException | None]:
-        """Return the result of a run, and its error, in a frame of its own like `Executor._call`."""
+        """Return the result of a run, and its error. It has a frame of its own."""
         try:
             contexts.enter(run.context)
             result = await run_handler(run)

@@ -45,7 +45,7 @@ GAP = 0.025
 
 #: How long work must have been overdue until workers without the lease help its holder with it.
 BEHIND = timedelta(seconds=2)
-#: The same for rows that are to be deleted, which nobody waits for.
+#: The same for rows that are to be deleted, which may take longer.
 PRUNING_BEHIND = timedelta(minutes=1)
 
 
