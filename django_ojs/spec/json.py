@@ -342,7 +342,7 @@ def loads(
     exact_integers: bool = False,
     max_depth: int = MAX_DEPTH,
 ) -> JSON:
-    """Read strict JSON: UTF-8 without BOM, finite numbers, safe integers, clean text, limited depth.
+    """Read strict JSON: UTF-8 without BOM, finite numbers, safe integers, clean text, a depth.
 
     Raises InvalidPayload naming the path and the rule. A repeated name takes its last value, with a
     warning.
