@@ -423,7 +423,7 @@ class Steps:
     def _fail(
         self, step: Step, error: Exception, retry: RetryPolicy | None, *, is_new: bool
     ) -> None:
-        """Decide what follows an error of a step's function, and raise it if it is another error."""
+        """Decide what follows an error of a step's function, and raise it if it is another one."""
         if not is_new and self._job.attempt == 1:
             # After a retry by hand, it has all its attempts again.
             step.attempts = 0
@@ -449,7 +449,7 @@ class Steps:
             raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
-        """Write, again and again while the database is away: the step has had its effect already."""
+        """Write, again and again while the database is away: the step has had its effect."""
         link, backoff = database.connection(), Backoff()
         while True:
             try:
