@@ -223,9 +223,9 @@ def age(since: datetime | None, now: datetime) -> str:
     """Return how long ago a time was; for one in the future, "in" and how long until then."""
     if since is None:
         return NONE
-    ago = elapsed(since, now)
-    text = short_duration(abs(ago.total_seconds()))
-    return text if ago.total_seconds() >= 0 else f"in {text}"
+    if since > now:
+        return f"in {short_duration(elapsed(now, since).total_seconds())}"
+    return short_duration(elapsed(since, now).total_seconds())
 
 
 def ago(moment: datetime | None, now: datetime) -> str:

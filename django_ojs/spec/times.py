@@ -94,21 +94,19 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def elapsed(start: datetime, end: datetime) -> timedelta:
-    """Return the time from one aware datetime to another.
+    """Return the time that has passed from one aware datetime to another.
 
-    Python subtracts the clock times of two datetimes in the same time zone, such as those of a
-    database with a `TIME_ZONE`. That is an hour off if daylight saving time begins or ends between
-    them.
+    The result is 0 if the end is before the start, as after a clock was set back, or by the clocks
+    of two machines. Python subtracts the clock times of two datetimes in the same time zone, such
+    as those of a database with a `TIME_ZONE`. That is an hour off if daylight saving time begins or
+    ends between them.
     """
-    return end.astimezone(UTC) - start.astimezone(UTC)
+    return max(timedelta(0), end.astimezone(UTC) - start.astimezone(UTC))
 
 
 def milliseconds_between(start: datetime, end: datetime) -> int:
-    """Return the whole milliseconds that have passed from one aware datetime to another.
-
-    Return 0 if the end is before the start, as the clocks of two machines may say.
-    """
-    return max(0, elapsed(start, end) // _MILLISECOND)
+    """Return the whole milliseconds that have passed from one aware datetime to another."""
+    return elapsed(start, end) // _MILLISECOND
 
 
 def parse_duration(value: object, field: str) -> timedelta:
