@@ -20,7 +20,7 @@ _HEADERS: Final = ("OJS-Version", "X-Request-Id")
 class Document:
     """The content of `openapi.yaml`, with the parts of the extensions.
 
-    It is parsed at the first request: that takes 0.1 s.
+    It is parsed at the first request and not before, because that takes 0.1 s.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Document:
                     for name, own in components.items():
                         known = content["components"][kind].setdefault(name, own)
                         if known is not own:
-                            # An object of the core that has more members.
+                            # The extension adds members to an object of the core.
                             known["properties"] |= own["properties"]
             _complete(content)
             self._content = content
