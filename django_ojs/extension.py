@@ -617,6 +617,9 @@ class Extension:
 
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
+    #: What its findings are about, in the plural: where the condition of `may_find` does not hold,
+    #: the verdict on the whole system says "0 late schedules", for example.
+    looks_for: str = ""
 
     def fits(self) -> bool:
         """Say whether it was written for this version of the interface."""
