@@ -35,7 +35,7 @@ SCAN_LIMIT: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditSearch:
-    """What is searched for; with `errors`, nothing is."""
+    """What is searched for. With `errors`, nothing is searched."""
 
     actor: str = ""
     action: str = ""

@@ -93,7 +93,7 @@ def _links(page: OperatorModelAdmin, request: HttpRequest, type: str) -> list[Bu
             for label, states in wanted
             for button in jobs(page, request, label, JobFilter(type=type, states=states))
         ]
-    except OJSError:  # A name that a search cannot hold.
+    except OJSError:  # The name contains something that a search cannot express.
         return []
 
 

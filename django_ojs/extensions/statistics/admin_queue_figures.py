@@ -22,9 +22,9 @@ from django_ojs.reports import release_history
 def history_charts(
     points: Sequence[Point] | None, *, happened: Iterable[tuple[datetime, str]] = ()
 ) -> dict[str, Any]:
-    """Return the charts of a period, and its sums and percentiles; `points` None: unknown ones.
+    """Return the charts of a period, and its sums and percentiles; unknown ones without `points`.
 
-    `happened`: what is marked in the charts, with its time.
+    `happened` are the events that the charts mark, with their times.
     """
     if points is None:
         unknown = history_charts([])
