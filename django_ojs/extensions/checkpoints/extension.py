@@ -39,7 +39,7 @@ class CheckpointsExtension(Extension):
         )
 
     def for_tests(self) -> ForTests:
-        """Save in the transaction of the test: a worker marks the job on another connection."""
+        """Save in the transaction of the test; a worker marks the job on another connection."""
         return ForTests(context={"checkpoint": _save_in_test})
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
@@ -68,7 +68,7 @@ class CheckpointsExtension(Extension):
         return (JOB_CHECKPOINT,)
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare checkpoints."""
         return (Declared(official="durable-execution"),)
 
 

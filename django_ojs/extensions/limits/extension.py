@@ -84,7 +84,7 @@ class KeyLimitsExtension(Extension):
         )
 
     def may_find(self) -> str:
-        """A key dropped a job in the last hour, or is paused."""
+        """Return the condition that a key dropped a job in the last hour, or is paused."""
         from django_ojs.extensions.limits.findings import condition
 
         return condition()

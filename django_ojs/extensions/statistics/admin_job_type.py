@@ -23,7 +23,7 @@ from django_ojs.reports import findings
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
-#: Workers that are named.
+#: How many workers are named.
 _MAX_WORKERS = 20
 
 

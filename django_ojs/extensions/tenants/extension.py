@@ -76,7 +76,7 @@ class TenantTurns(ClaimRule):
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Begin a claim in the order of turns, unless the turns are off."""
-        # Imported by the first claim of a queue that has turns.
+        # The module is imported by the first claim of a queue that has turns.
         from django_ojs.extensions.tenants import tenant_turns
 
         return tenant_turns.begin(request)
