@@ -24,7 +24,7 @@ class Queue(StoredModel):
     #: Since when it is above its warning threshold; each change is an event.
     warned_at = models.DateTimeField(null=True, blank=True, editable=False)
     #: The times of its episode of fullness, with hysteresis; see
-    #: `operations.backpressure.episodes`.
+    #: `backpressure.operations.episodes`.
     near_full_at = models.DateTimeField(null=True, blank=True, editable=False)
     full_at = models.DateTimeField(null=True, blank=True, editable=False)
     eased_at = models.DateTimeField(null=True, blank=True, editable=False)

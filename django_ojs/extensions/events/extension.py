@@ -1,6 +1,6 @@
 """The recorded events (ojs-events): each is stored in the transaction of the change it reports.
 
-Events of the types in `KEEP_EVENTS` are recorded. The readers are in `operations.events`.
+Events of the types in `KEEP_EVENTS` are recorded. The readers are in `operations.log`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -97,8 +97,8 @@ class Dialect(Server):
     def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         """Make new admission tickets of a queue valid, if it has room and none is left.
 
-        A ticket is the permission to add a job without counting jobs (see `storage.bounds`). Where
-        there are none, the holder of the lock counts.
+        A ticket is the permission to add a job without counting jobs. Where there are none, the
+        holder of the lock counts.
         """
 
     @abstractmethod
