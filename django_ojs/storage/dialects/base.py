@@ -172,7 +172,8 @@ class Dialect(Server):
     def _candidates(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
-        return self._rows(connection, "candidates", values, isolation=isolation)
+        statement = self.sql["candidates"].format(isolation=isolation)
+        return self.claim_rows(connection, statement, values)
 
     def claim_chosen(
         self,
