@@ -1,4 +1,4 @@
-"""What an extension has a say in when jobs of some queues are claimed: the hook `claim_rule`."""
+"""The rules by which extensions take part in the claims of some queues: the hook `claim_rule`."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ class MayStart(Enum):
 
     YES = "yes"
     NO = "no"
-    #: Another claim decides it: it has the lock of what the rule has to count.
+    #: Another claim holds the lock of what the rule has to count.
     BUSY = "busy"
 
 
 class SetAside(Enum):
     """Whether a rule takes a job that it rejects out of the way of the jobs behind it."""
 
-    #: It stays where it is.
+    #: The job stays where it is.
     NO = "no"
-    #: By `RuledClaim.set_aside`.
+    #: `RuledClaim.set_aside` takes it out of the way.
     YES = "yes"
-    #: That cannot take more at a time: the claim ends before this job.
+    #: `set_aside` cannot take more at a time, so the claim ends before this job.
     NOT_NOW = "not now"
 
 
@@ -44,7 +44,7 @@ class RuledClaim:
     An error undoes the claim.
     """
 
-    #: How many jobs may start. None: any number.
+    #: How many jobs may start. None means any number.
     room: int | None = None
     #: Whether it decides on each job.
     decides: bool = False
@@ -80,7 +80,7 @@ class RuledClaim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waits:
-    """Why a rule lets an available job not start: a word for programs, a sentence for operators."""
+    """Why a rule keeps an available job waiting: a word for programs, a sentence for operators."""
 
     kind: str
     sentence: str
@@ -92,8 +92,8 @@ class Waits:
 class ClaimRule:
     """A rule for the claims of some queues: of those that have its bit in `ojs_queue.rules`.
 
-    A process that does not know of a bit of a queue claims no job of it: the statement of the claim
-    says so. The process reads the rules of all queues, and claims again. The rules of a queue are
+    The statement of a claim returns no job of a queue that has a bit which the process does not
+    know. The process then reads the rules of all queues, and claims again. The rules of a queue are
     applied in the order of their numbers.
     """
 
@@ -110,9 +110,9 @@ class ClaimRule:
         return RuledClaim()
 
     def is_full(self, queue: str) -> bool:
-        """Say whether no job may start in a queue of which the last claim said so (`next_starts`).
+        """Return whether still no job can start in a queue whose last claim found none.
 
-        Called outside of the transaction of a claim: it costs one query, and takes no lock.
+        It is called outside of the transaction of a claim. It costs one query, and takes no lock.
         """
         return False
 

@@ -82,7 +82,7 @@ class Known:
     seconds: Mapping[UUID, float] = field(default_factory=dict)
     #: Whether the runs that ended count as attempts.
     spends: bool = True
-    #: Whether the jobs were running. False: they were claimed, and no handler began.
+    #: Whether handlers had begun to run the jobs. If not, the jobs were only claimed.
     has_run: bool = True
     #: Why they were discarded, as in the column `discard_reason`.
     reason: str | None = None
@@ -116,7 +116,7 @@ class Change:
     def rows(self) -> Sequence[Any]:
         """Return the jobs as they are after the change: one query, for all hooks.
 
-        Without their payloads (see `Reads.ROWS`), unless a hook says that it needs these.
+        They lack their payloads (see `Reads.ROWS`), unless a hook says that it needs these.
         """
         if self.rows_read is None:
             self.rows_read = self._read()
@@ -141,7 +141,7 @@ class Reads(IntEnum):
 
 
 class Count(StrEnum):
-    """What happens to jobs and is no change of a state."""
+    """What is counted about jobs besides their changes of state."""
 
     #: A full queue rejected them.
     REJECTED = "rejected"
@@ -155,7 +155,7 @@ class Count(StrEnum):
 class Actor:
     """An operator, the address of the client, and the id of its request over HTTP."""
 
-    #: By which door: one of `models.ActorKind`.
+    #: The entry point that was used: one of `models.ActorKind`.
     kind: str
     name: str
     source_ip: str = ""
@@ -184,11 +184,12 @@ class Batch:
     jobs: Sequence[Any]
     #: How they are pushed: the `PushOptions`, with the notes for extensions.
     options: Any
-    #: The results of the same call so far, without the jobs that it has cancelled again: those that
-    #: it has stored are rolled back with an error of this INSERT.
+    #: The results of the same call so far, without the jobs that it has cancelled since. Jobs that
+    #: it has stored are rolled back if this INSERT raises an error.
     earlier: Sequence[Any] = ()
-    #: Set by a hook of `around_insert`, which sets it back: the INSERT asks `ojs_admit_all` whether
-    #: the queues have room far from their bounds. Else it stores nothing, and returns None.
+    #: A hook of `around_insert` sets it, and resets it afterwards. The INSERT then asks
+    #: `ojs_admit_all` whether the queues are far from their bounds; if not, it stores nothing, and
+    #: returns None.
     only_if_admitted: bool = False
 
 
@@ -198,7 +199,7 @@ Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Some jobs of a queue are not moved into another: the error, and which jobs of it may be."""
+    """The error for jobs that cannot be moved into another queue, and the jobs that still can."""
 
     full: QueueFull
     others: Q
@@ -212,10 +213,12 @@ class Readmission:
     jobs: Sequence[Any]
     #: The queue into which they are moved. None: each waits in its own.
     queue: str | None = None
-    #: The caller has other jobs to change, and tries these again: wait hardly at all for a lock.
+    #: The caller has other jobs to change, and tries these again, so a hook should hardly wait for
+    #: a lock.
     is_tried_again: bool = False
-    #: What hooks have rejected so far in an operation of many transactions, each by a name: a hook
-    #: may add one, and put the ids of those jobs into `left_out`. None: it raises, for all jobs.
+    #: What hooks have rejected so far in an operation of many transactions, each by a name. A hook
+    #: may add one, and put the ids of those jobs into `left_out`. If it is None, the hook raises,
+    #: for all jobs.
     rejections: dict[str, LeftOut] | None = None
     left_out: set[UUID] = field(default_factory=set)
 
@@ -233,12 +236,12 @@ class Suspended:
     """What a hook of `around_run` returns as the result of a run that is to go on later."""
 
     #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
-    #: slot is free; again, where it raised what passes: RowLocked, or an error of a database that
-    #: is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    #: slot is free. It calls it again after an error that passes: RowLocked, or one of a database
+    #: that is away. Conflict and JobNotFound say that the job is not the worker's any more.
     store: Callable[[], object]
 
 
-# Without a comparison of its fields: a pass of the maintenance looks each of them up.
+# Its fields are not compared, because a pass of the maintenance looks up each step.
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DueStep:
     """Something that a worker does every `interval` seconds. It returns a number.
@@ -432,7 +435,7 @@ class Hooks:
     #: FETCH; any other is logged.
     before_fetch: Callable[[], object] | None = None
 
-    #: What it has a say in when jobs of some queues are claimed.
+    #: The rule by which it takes part in the claims of some queues.
     claim_rule: "ClaimRule | None" = None
 
     #: Another extension no longer holds jobs: called with the ids of up to a thousand, which are
@@ -480,10 +483,10 @@ class Hooks:
     #: object that the core does not know.
     shown: Callable[[Any], Mapping[str, Any]] | None = None
 
-    #: A limit key is shown to who may not see all arguments of jobs: called with the key, whether
-    #: an argument of a name is hidden, and what replaces it. It returns the key that may be shown;
-    #: None where it does not know which parts of it are arguments. An error is logged, and hides
-    #: all of the key.
+    #: A limit key is shown to a user who may not see all arguments of jobs: called with the key,
+    #: whether an argument of a name is hidden, and what replaces it. It returns the key that may be
+    #: shown, or None if it does not know which parts of the key are arguments. An error is logged,
+    #: and hides all of the key.
     hide_in_key: Callable[[str, Callable[[str], bool], str], str | None] | None = None
 
     #: A worker reports the progress of a run: called with the row of the job, which is locked, and
@@ -568,7 +571,7 @@ class Qualifier:
     #: An index finds the jobs by the condition. Else a search compares as many jobs at a time as it
     #: does for the other conditions.
     is_indexed: bool = False
-    #: Only who may see payloads may search by it.
+    #: Only a user who may see payloads may search by it.
     reads_payload: bool = False
 
 
@@ -577,15 +580,15 @@ class WantedEvents:
     """Which of the events that were kept a page asks for."""
 
     types: Collection[EventType]
-    #: At most so many.
+    #: The most events that are returned.
     limit: int
-    #: Those of one job, queue or worker. None: of all.
+    #: Only events of this job, queue or worker; None for all.
     subject: str | None = None
-    #: Found among so many of the latest events, of the subject or of all. None: among all.
+    #: Search only this many of the latest events, of the subject or of all; None for all of them.
     among: int | None = None
     #: Not older than this.
     within: timedelta | None = None
-    #: Members that their data has.
+    #: Members that the data of an event must have.
     data: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -649,7 +652,7 @@ class Extension:
         return ()
 
     def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
-        """Return what the other workers do, where that one leaves work undone for so long.
+        """Return what the other workers do if that one has left work undone for `behind`.
 
         On a database that has one writer at a time, they do nothing.
         """
@@ -674,7 +677,8 @@ class Extension:
     def may_find(self) -> str:
         """Return the condition, in SQL as `DueStep.when` has it, without which it finds nothing.
 
-        One statement asks those of all extensions. Nothing: `findings` is always called.
+        One statement asks the conditions of all extensions. Without one, `findings` is always
+        called.
         """
         return ""
 
@@ -729,7 +733,8 @@ class Extension:
     ) -> Iterable[tuple[str, Mapping[str, Any]]]:
         """Return members of the JSON objects of these queues, each with the name of its queue.
 
-        `to_operators`: of a queue on the control plane. Else of its `stats` on the data plane.
+        With `to_operators`, they are for the queue on the control plane, otherwise for its `stats`
+        on the data plane.
         """
         return ()
 
