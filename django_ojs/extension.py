@@ -631,7 +631,7 @@ class Extension:
     qualifiers: Sequence[Qualifier] = ()
 
     def fits(self) -> bool:
-        """Return whether it was written for this version of the interface."""
+        """Say whether it was written for this version of the interface."""
         return self.number < FIRST_FREE_NUMBER or self.interface == INTERFACE
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
@@ -675,11 +675,11 @@ class Extension:
         return ()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention now, read from a few bounded ranges of indexes.
+        """Return what needs attention now, by a few bounded ranges of indexes.
 
-        It is called by the maintenance, the overview and at times its other pages, `doctor`, the
-        metrics and `GET /health`. An error of the database counts for all findings about failures;
-        any other error is logged.
+        Called by the maintenance, when the overview is shown, at times by its other pages, by
+        `doctor`, the metrics and `GET /health`. An error of the database is that of all findings of
+        failures; any other is logged.
         """
         return ()
 

@@ -327,7 +327,7 @@ def admit(options: Any, envelope: Any) -> Any:
 def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
     """Call the hooks `rejected`.
 
-    With `is_tried_again`, nothing was rejected yet while it is not known whether the queue is full.
+    With `is_tried_again`, they are not called while it is unknown whether the queue is full.
     """
     if full.is_busy and is_tried_again:
         return
