@@ -199,7 +199,7 @@ class Task:
         """Run the task again: after `countdown` seconds, at `eta`, or after `default_retry_delay`.
 
         With no retries left it raises `exc`, or MaxRetriesExceededError. With `throw=False` the run
-        goes on, and another job is enqueued, which may have other arguments and options. Else the
+        goes on, and another job is enqueued, which may have other arguments and options. Otherwise the
         arguments stay as they are. Raises NoEquivalent for other ones, and when the retries that
         the task declares are used up while `max_retries` is more.
         """
