@@ -628,11 +628,11 @@ class Extension:
     openapi: Path | Mapping[str, Any] | None = None
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
-    #: What `may_find` asks for, in the plural: a verdict says that there are "0 late schedules".
+    #: What `may_find` looks for, in the plural, for a verdict such as "0 late schedules".
     looks_for: str = ""
 
     def fits(self) -> bool:
-        """Say whether it was written for this version of the interface."""
+        """Return whether it was written for this version of the interface."""
         return self.number < FIRST_FREE_NUMBER or self.interface == INTERFACE
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
@@ -676,10 +676,10 @@ class Extension:
         return ()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention now, by a few bounded ranges of indexes.
+        """Return what needs attention now, read from a few bounded ranges of indexes.
 
-        Called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An error of
-        the database is that of all findings of failures; any other is logged.
+        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An error
+        of the database counts for all findings about failures; any other error is logged.
         """
         return ()
 
