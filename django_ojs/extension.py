@@ -678,8 +678,8 @@ class Extension:
     def findings(self) -> Sequence["Finding"]:
         """Return what needs attention now, read from a few bounded ranges of indexes.
 
-        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An error
-        of the database counts for all findings about failures; any other error is logged.
+        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An
+        error of the database counts for all findings about failures; any other error is logged.
         """
         return ()
 
