@@ -733,6 +733,21 @@ class Extension:
         """
         return ()
 
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return what came to these queues and left them, each with the name of its queue.
+
+        By minute, as a `reports.queue_overview.Flow`. The rates of others are shown as unknown.
+        """
+        return ()
+
+    def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
+        """Return how full the bounded ones of these queues are, each with the name of its queue.
+
+        From a `QueueStatus` to a `reports.queue_overview.Fullness`. `may_be_full`: False where no
+        queue was full or nearly full lately.
+        """
+        return ()
+
     def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
         """Return values that a search box suggests, each with a word of the search: `type`."""
         return ()

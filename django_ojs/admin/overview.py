@@ -1,4 +1,4 @@
-"""The overview: what is wrong first, then throughput, queues and failing types."""
+"""The overview: what is wrong first, then the queues."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -15,9 +15,6 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.extensions.incidents import storage
-from django_ojs.extensions.statistics import rollup_queries, rollups
-from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
-from django_ojs.extensions.statistics.history import history
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import current_findings
@@ -26,7 +23,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
 
-#: Queues and failing types of the overview; the list of queues has all of them.
+#: Queues of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
 _MAX_FINDINGS: Final = 20
 
@@ -93,10 +90,10 @@ class OverviewAdmin(OperatorModelAdmin):
         return {key: Overview(pk="1") if key == "1" else None for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        # This process may be one that seldom writes its figures, so they are written if due.
-        rollups.flush_if_due()
+        overview = Overview(pk="1")
         with timed_queries() as query:
             context = _context(query)
+            context["panels"] = self.panels(request, query, overview)
         storage.write(
             context["incidents"] or {},
             context["all_findings"],
@@ -106,7 +103,6 @@ class OverviewAdmin(OperatorModelAdmin):
         context["findings"] = [
             (finding, remedies(self, request, finding)) for finding in context["findings"]
         ]
-        overview = Overview(pk="1")
         maintenance = context["maintenance_mode"]
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             maintenance is not None and maintenance.enabled
@@ -127,9 +123,6 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     incidents = [each for each in causes if each.is_incident]
     some = some_of_each_kind(incidents, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
-    points = query(gettext_noop("history"), lambda: history("1m"))
-    since = points[0].timestamp if points else timezone.now()
-    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     return {
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
@@ -146,9 +139,5 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
-        "failing": query(
-            gettext_noop("failing types"), lambda: rollup_queries.failing(limit=MAX_ROWS)
-        ),
         "unread": query.unread,
-        **history_charts(points, happened=deployed),
     }

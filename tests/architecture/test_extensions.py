@@ -28,20 +28,7 @@ DOORS = tuple(
 LEFT = frozenset(
     {
         "admin.overview imports extensions.incidents.storage",
-        "admin.overview imports extensions.statistics.admin_queue_figures",
-        "admin.overview imports extensions.statistics.history",
-        "admin.overview imports extensions.statistics.rollup_queries",
-        "admin.overview imports extensions.statistics.rollups",
-        "admin.queues imports extensions.statistics.admin_queue_figures",
-        "admin.queues imports extensions.statistics.history",
-        "admin.queues imports extensions.statistics.rollups",
         "command_line.checks.queues imports extensions.incidents.looking",
-        "reports.current_findings imports extensions.statistics.rollup_queries",
-        "reports.findings imports extensions.backpressure.storage",
-        "reports.not_running imports extensions.statistics.rollup_queries",
-        "reports.queue_overview imports extensions.backpressure.operations.episodes",
-        "reports.queue_overview imports extensions.backpressure.storage",
-        "reports.queue_overview imports extensions.statistics.rollup_queries",
     }
 )
 #: A call or a string that names an extension, its model or its module.
@@ -50,13 +37,14 @@ LEFT_STRINGS: frozenset[str] = frozenset()
 OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
-    "statistics": ("chart", "job_type", "sparkline"),
+    "statistics": (
+        *("chart", "failing_types", "job_type", "overview_charts", "overview_figures"),
+        *("queue_charts", "queue_figures", "sparkline"),
+    ),
 }
 LEFT_TEMPLATES = frozenset(
     {
         "admin/django_ojs/object_history.html includes audit_changes of audit",
-        "overview includes chart of statistics",
-        "queue includes chart of statistics",
     }
 )
 
