@@ -720,8 +720,11 @@ class Extension:
         """Return its columns of the lists of jobs and of queues: `admin.panels.AdminColumn`."""
         return ()
 
-    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
-        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+    def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
+        """Return who did what to an object, for Django's page *History*: a template, and its rows.
+
+        Nothing, where it knows nothing.
+        """
         return ()
 
     def shown_of_queues(

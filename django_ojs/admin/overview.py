@@ -14,10 +14,9 @@ from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.extensions.incidents import storage
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import current_findings
+from django_ojs.reports import current_findings, incidents
 from django_ojs.reports.findings import some_of_each_kind
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
@@ -94,7 +93,7 @@ class OverviewAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             context = _context(query)
             context["panels"] = self.panels(request, query, overview)
-        storage.write(
+        incidents.write(
             context["incidents"] or {},
             context["all_findings"],
             now=context["looked_at"],
@@ -114,24 +113,24 @@ class OverviewAdmin(OperatorModelAdmin):
 
 def _context(query: TimedQueries) -> dict[str, Any]:
     now = timezone.now()
-    known = query(gettext_noop("incidents"), storage.rows)
+    known = query(gettext_noop("incidents"), incidents.rows)
     jobs = query(gettext_noop("counts"), counts.totals)
     found = current_findings.read(query)
     causes = found.causes
     navigation.remember_findings(causes, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
-    incidents = [each for each in causes if each.is_incident]
-    some = some_of_each_kind(incidents, _MAX_FINDINGS)
+    wrong = [each for each in causes if each.is_incident]
+    some = some_of_each_kind(wrong, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
     return {
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
-        "findings": [storage.since(each, (known or {}).get(each.identity), now) for each in some],
+        "findings": [incidents.since(each, (known or {}).get(each.identity), now) for each in some],
         "all_findings": causes,
         "looked_at": now,
         "incidents": known,
-        "more_findings": len(incidents) - len(some),
+        "more_findings": len(wrong) - len(some),
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
