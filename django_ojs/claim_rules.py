@@ -48,12 +48,13 @@ class RuledClaim:
     room: int | None = None
     #: Whether it decides on each job.
     decides: bool = False
-    #: Whether it decides on the jobs with a limit key. Without such a rule, none of them starts.
-    decides_on_keys: bool = False
     #: Finds up to so many of the best jobs, in the order in which they are to start, locked, with
     #: their keys. It leaves out jobs of these keys, which are busy. Only one rule of a queue may
-    #: bring one; by default, jobs start in the order of the queue.
+    #: bring one. Jobs that it does not find start after them, in the order of the queue.
     candidates: Callable[[int, Collection[str]], list[Candidate]] | None = None
+    #: Finds jobs in the order of the queue, in place of `Dialect.candidates`: so many of those with
+    #: a key. Of a rule whose jobs have keys.
+    in_order: Callable[[ClaimRequest, int, Collection[str]], list[Candidate]] | None = None
 
     def read(self, candidates: Sequence[Candidate]) -> None:
         """Read what decides on these jobs. Whatever was taken or rejected before is forgotten."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -23,6 +23,7 @@ from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.workers import registry
 from django_ojs.spec import json
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 from django_ojs.storage.figures import counts
 
 #: A larger job has no preview of its arguments.
@@ -215,9 +216,9 @@ def _lasted(job: Job) -> str:
     elif job.started_at is None or job.finished_at is None or job.state == State.CANCELLED:
         return ""
     else:
-        took = job.finished_at - job.started_at
+        took = elapsed(job.started_at, job.finished_at)
         text = pgettext("a job", "ran %(duration)s")
-    return text % {"duration": duration(took)} if took is not None and took >= timedelta(0) else ""
+    return text % {"duration": duration(took)} if took is not None else ""
 
 
 def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:

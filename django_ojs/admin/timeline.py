@@ -122,7 +122,7 @@ def waited_before(job: Job, attempts: Sequence[Attempt], index: int) -> timedelt
         delay = before.retry_delay_ms
         ended = before.finished_at.astimezone(UTC)
         began = None if delay is None else ended + timedelta(milliseconds=delay)
-    return None if began is None else max(timedelta(0), elapsed(began, attempt.started_at))
+    return None if began is None else elapsed(began, attempt.started_at)
 
 
 def _positioned(run: TimelineRun, first: datetime, last: datetime, now: datetime) -> TimelineRun:

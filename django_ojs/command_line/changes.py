@@ -33,7 +33,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import InvalidRequest
 
-#: Jobs that --dry-run shows.
+#: How many jobs --dry-run shows.
 SAMPLE: Final = 10
 #: Seconds between two checks of an operation that another process is executing.
 _WAIT: Final = 0.1

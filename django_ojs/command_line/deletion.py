@@ -46,7 +46,7 @@ def _purge(console: Console, options: Options) -> int:
     entry = operator.acted("queue.purged", name, states=states)
     try:
         while True:
-            # One entry for all batches.
+            # One entry of the audit trail stands for all batches.
             with operator.acting(None):
                 summary = bulk.purge(name, states, older_than=older_than)
             deleted, failed = deleted + summary.succeeded, summary.failed

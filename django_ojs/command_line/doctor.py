@@ -34,7 +34,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 @dataclass(kw_only=True, slots=True)
 class _Result:
-    """A check that was made, and what it found at last; `repaired`: what it found before."""
+    """A check that was made, what it found at last, and what it found before a repair."""
 
     check: Check
     findings: list[Finding]
@@ -46,7 +46,7 @@ def _doctor(console: Console, options: Options) -> int:
     results: list[_Result] = []
     for name, check in CHECKS.items():
         is_chosen = name in chosen and name not in options["skip"]
-        # The others need the tables of this version.
+        # The other checks need the tables of this version.
         is_first = name == schema.MIGRATIONS.name
         if not (is_chosen or is_first) or not check.applies():
             continue
@@ -78,7 +78,7 @@ def _doctor(console: Console, options: Options) -> int:
 
 
 def _repair(check: Check) -> None:
-    """Repair, with the entry in the audit trail in the transaction of the first step."""
+    """Repair what a check finds. The first step's transaction also stores the audit entry."""
     first, *others = check.repair
 
     def recorded() -> None:
@@ -110,7 +110,7 @@ def _findings(check: Check) -> list[Finding]:
 
 
 def _implied(check: Check) -> list[Finding]:
-    """Run a check that was not chosen. That it could not run is no finding."""
+    """Run a check that was not chosen. If it cannot run, that is no finding."""
     try:
         return list(check.run())
     except ProgrammingError:

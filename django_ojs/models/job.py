@@ -285,13 +285,10 @@ class Job(StoredModel):
 
     @property
     def waited(self) -> timedelta | None:
-        """How long it was available before its latest run, or None if it never ran.
-
-        No time where the clock was set back between the two.
-        """
+        """How long it was available before its latest run, or None if it never ran."""
         if self.started_at is None or self.enqueued_at is None:
             return None
-        return max(timedelta(0), elapsed(self.enqueued_at, self.started_at))
+        return elapsed(self.enqueued_at, self.started_at)
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""

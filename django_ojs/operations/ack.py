@@ -29,8 +29,8 @@ def ack(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> 
 def complete(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> None:
     """Complete an active job in the transaction of its handler. Raises as `ack` does.
 
-    The worker tells what comes after the commit, with `transitions.completed`: that must not use up
-    the time of the handler.
+    After the commit, the worker calls `transitions.completed` for the rest, so that this does not
+    use up the time of the handler.
     """
     check_result(result)
     _complete(job_id, claim, result, is_followed_up=False)
@@ -63,7 +63,8 @@ def ack_batch(
 ) -> set[UUID]:
     """Complete many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return the ids of those under its claim; the others were cancelled, or lapsed.
+    Return the ids of those that it still held. The others were cancelled, or their leases had
+    lapsed.
     """
     return transitions.complete(worker_id, finished, known)
 
@@ -77,5 +78,6 @@ def check_result(result: json.JSON) -> None:
         return
     values = settings()
     size = json.check(result, "result", exact_integers=values.exact_integers, error=InvalidRequest)
-    if size > values.max_result_bytes:  # An upper bound: the size itself is measured then.
+    # `size` is only an upper bound, so the exact size is measured now.
+    if size > values.max_result_bytes:
         check_bytes(result, values.max_result_bytes, "result", PayloadTooLarge)

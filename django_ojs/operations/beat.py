@@ -26,8 +26,8 @@ from django_ojs.storage.dialects.server import Session
 
 logger = logging.getLogger("django_ojs.worker")
 
-#: Milliseconds between two statements of the transaction that extends leases: only a process that
-#: is frozen, or away from its database, takes longer.
+#: The longest pause between two statements of the transaction that extends leases, in milliseconds.
+#: Only a process that is frozen, or has lost its database, pauses longer.
 LONGEST_IDLE_MS = 10_000
 
 
@@ -35,8 +35,9 @@ LONGEST_IDLE_MS = 10_000
 class Registration:
     """What a worker registers with (worker-protocol §3.1).
 
-    A `pool` of None leaves the one that it named before, and an empty one is none. A worker that
-    enforces the timeouts of its jobs has some seconds to do so, before maintenance does.
+    A `pool` of None keeps the pool that the worker named before, and an empty string means no pool.
+    A worker that enforces the timeouts of its jobs gets some seconds to do so before maintenance
+    does.
     """
 
     hostname: str = ""
@@ -46,7 +47,7 @@ class Registration:
     labels: tuple[str, ...] = ()
     job_types: tuple[str, ...] = ()
     concurrency: int | None = None
-    #: Between these an operator may change `concurrency`.
+    #: An operator may change `concurrency` within these limits.
     least_slots: int | None = None
     most_slots: int | None = None
     version: str = ""
@@ -57,12 +58,11 @@ class Registration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeatResponse:
-    """The response to a BEAT: the directive, and the jobs that are no longer the worker's.
+    """The response to a BEAT: the directive, and the jobs that the worker no longer holds.
 
-    `slots`: an operator has chosen this number; None while it is as the worker reported.
-
-    `lost` are the jobs it named that were cancelled, or lapsed; `locked` those whose leases are as
-    they were, because another session has locked their rows.
+    `slots` is the number that an operator has chosen, or None if the worker's own number applies.
+    `lost` are the jobs it named that were cancelled or whose leases lapsed. `locked` are those
+    whose leases were not extended, because another session has locked their rows.
     """
 
     state: Directive
@@ -89,18 +89,18 @@ def beat(
 ) -> BeatResponse:
     """Record the heartbeat, then extend the leases, and return the directive.
 
-    The heartbeat is stored first, by itself: whatever prevents that leases are extended must not
-    make the worker count as dead.
+    The heartbeat is stored first, by itself: if the leases cannot be extended, the worker must not
+    count as dead.
 
-    `holding` are its jobs in flight; the leases of those that this worker holds are extended
-    by `visibility_timeout` from now, or by the length they were claimed with; never shortened.
-    `extend` names the ones to extend when not all need it. `interval` is the time to its next beat,
-    if it sends one. `session`: a database session that lasts as long as the worker, so that its end
-    shows that the worker died. Without it, only silence does.
+    `holding` are its jobs in flight. The leases of those that this worker holds are extended by
+    `visibility_timeout` from now, or by the length they were claimed with; they are never
+    shortened. `extend` names the jobs to extend when not all need it. `interval` is the time to its
+    next beat, if it sends one. `session` is a database session that lasts as long as the worker, so
+    that its end shows that the worker died; without it, only silence does.
 
-    `renews`: a worker of the project sends the registration and the session of its last BEAT. They
-    are not stored again, as long as they are stored. `is_behind`: at its last BEAT it could not
-    extend all leases, so those that end are left to it until it can.
+    With `renews`, a worker of the project sends the registration and the session of its last BEAT,
+    and they are stored only if the worker's row has lost them. With `is_behind`, the worker could
+    not extend all leases at its last BEAT, so leases that end are left to it until it can.
 
     A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
     PermissionDenied if the principal may not write this worker.
@@ -161,10 +161,11 @@ def _extend_held(
     by: timedelta | None,
     interval: timedelta,
 ) -> tuple[frozenset[UUID], int, frozenset[UUID]]:
-    """Return the lost jobs, how many leases were extended, and which jobs were passed by.
+    """Return the lost jobs, how many leases were extended, and which jobs were locked.
 
     The leases of jobs in `holding` that would end before the next heartbeat are extended too. A
-    worker knows by its own clock which are to be; that of the database may have been set on.
+    worker decides by its own clock which leases to extend, and the clock of the database may have
+    been moved forward.
     """
     held = _held(worker_id, holding, interval)
     lost = frozenset(holding) - held.keys()
@@ -174,7 +175,8 @@ def _extend_held(
     jobs = frozenset(jobs).union(key for key, ends_soon in held.items() if ends_soon)
     if not jobs:
         return lost, 0, frozenset()
-    # From here on it keeps rows locked. If this process is frozen now, others take its jobs.
+    # From here on, this transaction keeps rows locked. If this process freezes, the database ends
+    # the transaction, so that others can take the jobs.
     database.dialect().end_if_idle(database.connection(), LONGEST_IDLE_MS)
     mine = _mine(worker_id, jobs)
     free = transitions.lock_free(mine)
@@ -187,7 +189,7 @@ def _extend_held(
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
     """Extend one lease (worker-protocol §5.4) by the length it was claimed with, or by `by`.
 
-    Return whether it is held.
+    Return whether the worker still holds the job.
     """
     with database.atomic_if(is_published(EventType.JOB_HEARTBEAT)):
         return bool(_extend_and_publish(worker_id, [job_id], by))
@@ -207,13 +209,13 @@ def attach_session(worker_id: str) -> Session | None:
 
 @database.write_transaction
 def direct(worker_id: str, directive: Directive) -> bool:
-    """Set the directive that a worker gets with its next BEAT. Return whether it is known."""
+    """Set the directive that a worker gets with its next BEAT. Return False for an unknown one."""
     workers = Worker.primary.filter(pk=worker_id)
     running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
     active = running.select_for_update().values_list("active_jobs", flat=True).first()
     known = bool(workers.update(directive=directive))
     if directive is not Directive.RUNNING and active is not None:
-        # From now on FETCH returns it no jobs.
+        # From now on, FETCH returns no jobs to this worker.
         publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
     return known
 
@@ -252,7 +254,7 @@ def _record(
     if is_behind:
         values["steady_since"] = None
     if registration is not None:
-        # What it leaves out stays as an earlier BEAT reported it.
+        # Values that the registration leaves out stay as an earlier BEAT reported them.
         values |= {name: value for name, value in asdict(registration).items() if value}
         if registration.pool is not None:
             values["pool"] = registration.pool
@@ -262,13 +264,15 @@ def _record(
         for owner in known.values_list("owner", flat=True):
             principal.check(owner)
     if reported["state"] is not Directive.RUNNING:
-        # One with such a directive counts as quiet since then; the event was published.
+        # A worker with a directive other than running has counted as quiet since it was set, and
+        # the event was published then.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=reported["state"]):
             active = reported["active_jobs"]
             publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
     if not workers.filter(pk=worker_id).update(**values):
-        # The first BEAT registers; so does one of a live worker that was removed as dead.
+        # The first BEAT registers a worker. So does a BEAT of a live worker whose row was removed
+        # because it seemed dead.
         values = {"queues": [], "concurrency": None, **values}
         values["steady_since"] = None if interval is None or is_behind else Now()
         principal.check(liveness.register(worker_id, principal=principal, **values).owner)
@@ -315,7 +319,8 @@ def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelt
 
 @database.write_transaction
 def _adopt(worker_id: str, jobs: Collection[UUID]) -> int:
-    # Claimed by a FETCH without `worker_id` (http-binding §10.1): only BEAT names the worker.
+    # A FETCH without `worker_id` claimed these jobs (http-binding §10.1), so only BEAT names their
+    # worker.
     claimed = Job.primary.filter(pk__in=jobs, state=State.ACTIVE, worker_id=None)
     free = transitions.lock_free(claimed)
     return int(Job.primary.filter(pk__in=free).update(worker_id=worker_id))

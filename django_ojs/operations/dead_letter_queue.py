@@ -1,7 +1,7 @@
-"""The `dead_letter_queue` of a queue (ojs-queue-config §6.4): its dead letters are there.
+"""The `dead_letter_queue` of a queue (ojs-queue-config §6.4), which its dead letters are moved to.
 
-They stay discarded, as ojs-dead-letter §4.1 says, so that no worker fetches them, and a retry
-returns them to the queue where they ran.
+They stay discarded, as ojs-dead-letter §4.1 says, so that no worker fetches them. A retry returns
+them to the queue where they ran.
 """
 
 from collections import defaultdict
@@ -14,9 +14,9 @@ from django_ojs.storage import database, queue_configs
 
 
 def queue_of(name: str) -> str | None:
-    """Return where the dead letters of a queue go; None: they stay.
+    """Return the queue that the dead letters of a queue are moved to, or None if they stay.
 
-    A queue may inherit its own name from the default policy; that is none.
+    A queue may inherit its own name from the default policy; then they stay too.
     """
     found = queue_configs.of(name).dead_letter_queue
     return None if found == name else found
@@ -25,7 +25,8 @@ def queue_of(name: str) -> str | None:
 def move(jobs: Mapping[UUID, str]) -> None:
     """Move the dead letters among these jobs, given with their queues, in a transaction.
 
-    The caller has locked them, and has published their end as one of the queue where they ran.
+    The caller has locked them, and has published the end of each as an event of the queue where it
+    ran.
     """
     moved: dict[tuple[str, str], list[UUID]] = defaultdict(list)
     for key, queue in jobs.items():
@@ -37,7 +38,7 @@ def move(jobs: Mapping[UUID, str]) -> None:
 
 
 def put_back(jobs: Collection[Job]) -> None:
-    """Set the queue of dead letters that are retried to that where they ran; not stored."""
+    """Give dead letters that are retried the queue where they ran. The caller saves them."""
     for job in jobs:
         if job.original_queue is not None:
             job.queue, job.original_queue = job.original_queue, None
@@ -46,8 +47,8 @@ def put_back(jobs: Collection[Job]) -> None:
 def check(name: str, target: object) -> None:
     """Reject a dead_letter_queue that leads back to its queue. Raises InvalidRequest.
 
-    In the transaction that stores it. Of two that would lead to each other the second waits until
-    the first has committed, and finds it.
+    Call it in the transaction that stores the configuration. If two transactions would make two
+    queues lead to each other, the second waits until the first has committed, and is then rejected.
     """
     if not isinstance(target, str):
         return

@@ -9,14 +9,15 @@ from django_ojs.operations.promotion import due_condition, promote, promote_by_q
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.database import BATCH
 
-#: Queues that one step of a backlog considers; the next step goes on after them.
+#: How many queues one step considers while there is a backlog. The next step continues with the
+#: queues after them.
 QUEUES_AT_ONCE: Final = 1_000
 
 
 class DueCheck:
     """Promotion and expiry as steps that share one query, which usually finds nothing.
 
-    With `since`, they do nothing until something is due, or expired, for that long.
+    With `since`, they do nothing until a job has been due, or expired, for that long.
     """
 
     def __init__(self, *, since: timedelta = timedelta(0)) -> None:
@@ -27,8 +28,8 @@ class DueCheck:
     def promote(self, queues: Sequence[str] | None = None) -> int:
         """Query for due and for expired jobs, and promote the due ones. Return how many.
 
-        If more are due than one batch, each of these queues, or of all, gets a share of a second
-        batch: a burst in one queue does not delay the others.
+        If more are due than fit in one batch, each of `queues`, or of all queues, gets a share of a
+        second batch, so that a burst in one queue does not delay the others.
         """
         due, self._expired = raw_queries.which_hold(
             [due_condition(self._since), expired_condition(self._since)]

@@ -1,5 +1,7 @@
-"""Expiry: discard jobs that wait beyond their `expires_at` (ojs-core §5.2), or beyond the end of
-their `enqueue_ttl` or `total_timeout`, which the same column has (ojs-timeouts §5).
+"""Expiry: discard jobs that wait longer than they may.
+
+The limit is `expires_at` (ojs-core §5.2), which also holds the end of `enqueue_ttl` and of
+`total_timeout` (ojs-timeouts §5).
 """
 
 from collections import defaultdict
@@ -22,8 +24,8 @@ _READ: Final = ("state", "options", "timeout_ms", "created_at", "started_at", "e
 
 
 def expired_condition(since: timedelta = timedelta(0)) -> str:
-    """Whether a waiting job has expired, so long ago, in SQL."""
-    # The condition of the partial index, too.
+    """Whether a waiting job expired at least `since` ago, in SQL."""
+    # The partial index has the same condition.
     expires = (
         f"expires_at IS NOT NULL AND state {sql_files.before(Trigger.EXPIRE, State.DISCARDED)}"
     )
@@ -45,7 +47,7 @@ def expire(limit: int = BATCH) -> int:
 def _expire(late: QuerySet[Job], limit: int) -> int:
     locked = late.order_by("expires_at").select_for_update(skip_locked=True)
     found = list(locked.only(*_READ).annotate(now=Now())[:limit])
-    # Jobs that expired at once have few errors.
+    # Jobs that expired together have few different errors.
     by_error: defaultdict[str | None, dict[UUID, State]] = defaultdict(dict)
     for job in found:
         failure = timeouts.expiry_of(job, job.now)

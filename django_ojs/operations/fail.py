@@ -67,9 +67,9 @@ def fail_batch(
 ) -> dict[tuple[UUID, int], Job]:
     """Record many failed runs of one worker, as `fail` records each, in a few statements.
 
-    None of the failures has `rate_limit_until`. Return the jobs as they are then, by (id, run), of
-    those under its claim; the others were cancelled, or lapsed. A dead letter has the queue where
-    it ran.
+    None of the failures has `rate_limit_until`. Return, by (id, run), the jobs that the worker
+    still held, as they are afterwards; the others were cancelled, or their leases had lapsed. A
+    returned dead letter has the queue where it ran.
     """
     held = transitions.lock_claimed(worker_id, [(job.id, job.run) for job, _, _ in failed])
     kept = [each for each in failed if (each[0].id, each[0].run) in held]
@@ -114,7 +114,7 @@ def decide(job: Job | Claimed, failure: Failure) -> Decision:
 def _within_total_timeout(job: Job | Claimed, decision: Decision) -> Decision:
     """End a job instead of a retry that cannot end before its `total_timeout` (ojs-timeouts §9.1).
 
-    What the next run may take counts if the job itself says it: the default is half an hour.
+    The timeout of the next run counts only if the job sets it, because the default is half an hour.
     """
     if decision.action != "retry" or job.expires_at is None or (ends := total_ends(job)) is None:
         return decision
@@ -321,7 +321,8 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOut
 
 
 def _error_of(failure: Failure) -> dict[str, Any]:
-    # Here and not where a backtrace is made: a worker over HTTP sends its own.
+    # Backtraces are removed here and not where they are made, because a worker over HTTP sends its
+    # own.
     if not settings().backtraces:
         failure = replace(failure, backtrace=())
     return failure.render()

@@ -42,7 +42,7 @@ MAX_COUNT = 1000
 
 _AVAILABLE: Final = State.AVAILABLE.value
 
-#: The order of a worker that says nothing else.
+#: The order for a worker that names no other.
 FIRST_QUEUE_FIRST = queue_turns.Turns(STRICT_ORDER)
 
 
@@ -63,25 +63,25 @@ def fetch(
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first, or by `turns`.
 
-    In a queue, the job with the highest priority goes first, then the oldest, unless a rule of
-    the queue orders them. Their sizes add up to `max_bytes` at most, or to MAX_FETCH_BYTES, except
-    that the first job may be larger.
+    In a queue, the job with the highest priority goes first, then the oldest, unless a rule of the
+    queue orders them. Their sizes add up to `max_bytes` at most, or to MAX_FETCH_BYTES, except that
+    the first job may be larger.
 
-    `pool` is the pool of the worker: without it, a queue that is exclusive to a pool returns no
-    jobs. None is a caller that takes jobs of every pool (tests).
+    `pool` is the pool of the worker. Without one, a queue that is exclusive to a pool returns no
+    jobs. None takes the jobs of every pool, which is for tests.
 
-    A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
-    promoted, expired ones discarded, and extensions do what is due first; a worker whose
-    maintenance does this passes `due=False`. With `registered`, the worker gets jobs only
-    while it has its row. The row is removed when the worker counts as dead: the rescue would not
-    see the jobs of a claim that the database executes after that.
+    A paused queue returns no jobs, and a worker with the directive quiet gets none. Before the
+    claim, due jobs are promoted, expired ones are discarded, and extensions do their due steps; a
+    worker whose maintenance does this passes `due=False`. With `registered`, the worker gets jobs
+    only while its row exists. The row is removed when the worker counts as dead, and the rescue
+    would not see jobs that are claimed after it.
 
-    The jobs are reserved for their visibility timeout: the given one, their own, or the default, in
-    this order, which is VISIBILITY_TIMEOUT if it is not given either. Raises PermissionDenied for a
+    The jobs are reserved for `visibility_timeout`, or else for their own timeout, or else for
+    `default_timeout`, which is VISIBILITY_TIMEOUT if it is not given. Raises PermissionDenied for a
     `worker_id` that the principal may not use.
     """
     if not registered:
-        # A worker of the project has checked its own.
+        # A worker of the project has checked its arguments already.
         _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id, principal):
         return []
@@ -131,7 +131,7 @@ def fetch(
 
 
 def _claim(request: ClaimRequest) -> list[Claimed]:
-    """Claim jobs of a queue; where it has rules that this process does not know, once it does."""
+    """Claim jobs of a queue. If it has rules that this process did not know, try again."""
     of_jobs = 0
     for _ in range(TRIES):
         rules = queue_configs.remembered_rules(request.queue) | of_jobs
@@ -153,20 +153,22 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
 
 
 def _give_back(jobs: Sequence[Claimed]) -> None:
-    """Return jobs to their queues that were claimed and that the caller does not get."""
+    """Return claimed jobs that the caller will not get to their queues."""
     for job in jobs:
-        # In a caller's transaction that is broken, the rollback returns them.
+        # If the caller's transaction is broken, its rollback returns them.
         with suppress(DatabaseError, InterfaceError, Conflict, JobNotFound):
             fail.requeue(job.id, claim=transitions.Claim(worker_id=job.worker_id, run=job.run))
 
 
 def may_find(queues: Sequence[str]) -> bool:
-    """Whether jobs of these queues are available that are not held, or held ones may be opened.
+    """Whether a job of these queues is available and not held, or is held and may be opened.
 
-    Without any, FETCH returns none. This costs a fifth of such a FETCH, except while a transaction
-    keeps an old snapshot open: it has no floor (see `storage.claim_floors`).
+    If there is none, FETCH returns none. This query costs a fifth of such a FETCH. It costs more
+    while a transaction keeps an old snapshot open, because it has no floor (see
+    `storage.claim_floors`).
     """
-    # The least value, not EXISTS: that can only be read from the end of the index of claims.
+    # The query asks for the minimum and not for EXISTS, so that the database must read the end of
+    # the claim index.
     least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
     each = [f"({least}) < {FIRST_HELD}"] * len(queues)
     rules = hooks.registry.claim_rules.values()
@@ -177,8 +179,8 @@ def may_find(queues: Sequence[str]) -> bool:
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
     """Return how many available jobs must run alone, in the queues that are not paused.
 
-    None stands for all queues that are not exclusive to a pool other than this one. If there are
-    more than `limit`, return that.
+    None means all queues except those that are exclusive to another pool. If there are more than
+    `limit`, return that.
     """
     kept = [name for name, owner in settings().pool_of_queue.items() if owner != pool]
     if queues is None:
@@ -214,12 +216,12 @@ def fetch_remotely(
     order: QueueOrder = STRICT_ORDER,
     pool: str | None = None,
 ) -> list[Claimed]:
-    """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
+    """Claim jobs for a worker over HTTP, and record that the worker is alive.
 
     The default length of a lease is HTTP_VISIBILITY_TIMEOUT. `pool` is the pool that the worker
-    names; None leaves the one that it named before, and an empty one is none. The order of a pool's
-    queues is that of the pool, and `order` that of others. Raises InvalidRequest for an unknown
-    pool, and for queues that it does not have.
+    names: None keeps the one that it named before, and an empty string means no pool. `order`
+    applies only without a pool, because a pool has an order of its own. Raises InvalidRequest for
+    an unknown pool, and for queues that it does not have.
     """
     _check(queues, count, worker_id, visibility_timeout)
     found = _pool_of(worker_id, pool, queues, principal)
@@ -227,7 +229,8 @@ def fetch_remotely(
         order = found.order
     turns = FIRST_QUEUE_FIRST
     if not order.is_strict:
-        # Other queues are another round: one that only some requests name has its turns in those.
+        # Turns are remembered for each set of queues, so that a queue that only some requests name
+        # gets its turns in those requests.
         key = found and found.name, frozenset(queues)
         turns = queue_turns.remembered.of(order, key)
     jobs = fetch(

@@ -30,11 +30,11 @@ def record(
     *,
     is_known: Callable[[], bool] | None = None,
 ) -> None:
-    """Store that the runs of these jobs ended, which the caller has locked and changes next.
+    """Store that the runs of these jobs ended.
 
-    `is_known`: whether a history has the run already. The outcome of a run is worth more than its
-    history: where that cannot be stored, the transaction begins again without it
-    (ojs-execution-history §9.5).
+    The caller has locked the jobs, and changes them next. `is_known` returns whether the histories
+    have the runs already. If a history cannot be stored, the transaction begins again without it,
+    because the outcome of a run is more important (ojs-execution-history §9.5).
     """
     if not keys:
         return
@@ -55,7 +55,7 @@ def record(
 
 
 def add(keys: Collection[UUID], statement: Callable[[], None]) -> None:
-    """Add to the histories of these jobs by a statement, which their outcomes do not need."""
+    """Execute a statement that adds to the histories of these jobs, which they do not need."""
     try:
         stored = database.run_optional(statement)
     except database.OptionalError as failed:

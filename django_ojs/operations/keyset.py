@@ -1,10 +1,11 @@
 """Pages of lists by keyset pagination: the rows after a cursor, or before it, in an order.
 
-An order has the columns of a list, "-" for descending, each with the type of its values; the last
-one is unique. A cursor has the values of these columns in one row, so it stays valid when rows are
-added and deleted. Its text is opaque to clients. The admin, the HTTP API and the command line read
-their lists so. A page by number is one with an offset. Two have no such order: the log of events,
-whose positions a reader keeps (`events.log`), and jobs that are sorted (`jobs.numbered_pages`).
+An order maps the columns of a list, with "-" for descending, to the types of their values; the last
+column is unique. A cursor has the values of these columns in one row, so it stays valid when rows
+are added and deleted. Its text is opaque to clients. The admin, the HTTP API and the command line
+read their lists in this way, and a page by number is one with an offset. Two lists have no such
+order: the log of events, whose positions a reader keeps (`events.log`), and jobs that are sorted
+(`jobs.numbered_pages`).
 """
 
 import base64
@@ -47,8 +48,8 @@ _LOOKUPS: Final[dict[str, Callable[..., Any]]] = {
 class PageRequest:
     """The page that is asked for.
 
-    `cursor` is one that an earlier page gave, and `offset` counts from there. `backwards`: the page
-    that ends at the cursor, in the same order.
+    `cursor` comes from an earlier page, and `offset` counts from there. With `backwards`, the page
+    ends at the cursor, in the same order.
     """
 
     limit: int = 50
@@ -70,10 +71,10 @@ FIRST_PAGE: Final = PageRequest()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page(Generic[Row]):
-    """Rows of a list, and the cursors of the pages around them; None: there is no such page.
+    """Rows of a list, and the cursors of the pages around them, or None if there is no such page.
 
-    `scanned`: the page is not full because the scan ended after this many rows; more may match.
-    `count` returns how many rows the list has.
+    `scanned` is set if the page is not full because the scan ended after this many rows; more rows
+    may match. `count` returns how many rows the list has.
     """
 
     rows: list[Row]
@@ -102,8 +103,8 @@ def page(
 ) -> Page[Row]:
     """Return a page of the rows of a query. Raises InvalidRequest for a wrong cursor.
 
-    `among`: rows, only a few of which may be among `found`; the page ends when `scan_limit` of
-    these are read.
+    `among` are the rows that a scan reads to find those of `found`, of which there may be few. The
+    page ends when `scan_limit` of them are read.
     """
     rest, end = rest_of(found, order, wanted), None
     if among is not None:
@@ -181,9 +182,9 @@ def rest_of(found: QuerySet[Any, Row], order: Order, wanted: PageRequest) -> Que
 
 
 def scan_end(rest: QuerySet[Any, Any], order: Order, limit: int) -> Cursor | None:
-    """Return the cursor at the last row that a scan reads; None: there is nothing after it.
+    """Return the cursor at the last row that a scan reads, or None if there are fewer rows.
 
-    Of an index this is an index-only scan of at most `limit` entries, so its cost is bounded.
+    On an index, this is an index-only scan of at most `limit` entries, so its cost is bounded.
     """
     return next(iter(rest.values_list(*columns(order))[limit - 1 : limit]), None)
 

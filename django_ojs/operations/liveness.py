@@ -31,8 +31,8 @@ SHORTEST_SILENCE = timedelta(seconds=45)
 
 _MILLISECOND = timedelta(milliseconds=1)
 
-#: A look at other workers that took longer than this, in seconds, is out of date: this process was
-#: stopped.
+#: A check of other workers that took more than this many seconds is out of date, because this
+#: process was stopped meanwhile.
 LONG_WAIT: Final = 0.5
 
 _NO_JOB: Final = UUID(int=0)
@@ -40,10 +40,10 @@ _NO_JOB: Final = UUID(int=0)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
-    """The sender of the requests of a worker. `id` empty: a worker of this project.
+    """The sender of the requests of a worker. An empty `id` means a worker of this project.
 
-    One that is `limited` to some queues writes only the workers that it made known. Any other one
-    may write each of them, and becomes their owner.
+    A principal that is `limited` to some queues may write only the workers that it made known. Any
+    other may write every worker, and becomes its owner.
     """
 
     id: str = ""
@@ -96,7 +96,7 @@ def register(
             queues=list(queues),
             # The event requires a number; a worker that reports none has at least one slot.
             concurrency=concurrency or 1,
-            # What the charts mark a deployment by.
+            # The charts mark a deployment where these change.
             version=values.get("version") or None,
             release=values.get("release") or None,
         )
@@ -106,7 +106,7 @@ def register(
 def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
     """Return the columns of the worker that a BEAT changes, besides what the worker reports.
 
-    `interval` is the time to its next beat, if it sends one, now or earlier. If it does not, the
+    `interval` is the time to its next beat, if it sends this, now or earlier. If it does not, the
     interval is the time since its last beat.
     """
     seen = {"seen_at": Now(), "beat_at": Now()}
@@ -126,9 +126,9 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
 
 
 def jobs_are_writable() -> bool:
-    """Whether a statement that writes jobs need not wait for a lock on their table.
+    """Whether jobs can be written now without waiting for a lock on their table.
 
-    If it waited, others did too: what they report comes next.
+    If this statement had to wait, other writers waited too, and their reports are stored next.
     """
     began = time.monotonic()
     Job.primary.filter(pk=_NO_JOB).update(run=F("run"))
@@ -136,7 +136,7 @@ def jobs_are_writable() -> bool:
 
 
 def may_judge() -> bool:
-    """Whether the silence of others means something: they could report until now."""
+    """Whether silent workers can be judged: until now, they could have stored a report."""
     return jobs_are_writable() and raw_queries.holds(database.dialect().steady())
 
 
@@ -242,6 +242,7 @@ def _silence(worker_id: str) -> timedelta:
     return max(
         SHORTEST_SILENCE,
         MISSED_BEATS * elapsed(known.beat_at, known.now),
-        # An extra beat, for example by a handler, is no shorter interval: the limit falls slowly.
+        # An extra beat, for example by a handler, does not mean a shorter interval, so the limit
+        # falls slowly.
         known.dead_after_ms * _MILLISECOND / 2,
     )

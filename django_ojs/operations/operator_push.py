@@ -36,7 +36,7 @@ def _push(
     try:
         result = push(envelope, options)
     except OJSError as error:
-        # Raised after the commit, so that a rejection by a full queue stays counted.
+        # The caller raises it after the commit, so that a rejection by a full queue stays counted.
         return error
     if result.outcome in (Outcome.STORED, Outcome.OUTBOX):
         old = None if copy_of is None else str(copy_of)

@@ -15,7 +15,7 @@ from django_ojs.storage.dialects import sql_files
 
 
 def due_condition(since: timedelta = timedelta(0)) -> str:
-    """Whether a scheduled or retryable job is due, for so long, in SQL."""
+    """Whether a scheduled or retryable job has been due for at least `since`, in SQL."""
     due = f"state {sql_files.before(Trigger.TIMER, State.AVAILABLE)}"
     return raw_queries.is_older(Job, "due_at", due, since)
 
@@ -23,13 +23,13 @@ def due_condition(since: timedelta = timedelta(0)) -> str:
 def promote(limit: int = BATCH) -> int:
     """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer).
 
-    The earliest first. Return how many.
+    The earliest come first. Return how many.
     """
     return _promote(lambda: transitions.promote(limit))
 
 
 def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
-    """Do the same for these queues, each of which gets an equal share. Return how many.
+    """Promote due jobs of these queues, each of which gets an equal share. Return how many.
 
     A queue gets at least one job, even if there are more queues than `limit`.
     """

@@ -1,8 +1,9 @@
-"""PUSH (ojs-core §7.1): the only way by which new jobs are stored.
+"""PUSH (ojs-core §7.1): the only way in which new jobs are stored.
 
 The Python client, the HTTP API and the outbox's local delivery all call it. The steps, in order:
 admit (validate, middleware, unique key), reject draining queues, resolve unique policies, insert,
-tell. Extensions are around all of them, around those after the admission, and around the insert.
+tell the extensions. Hooks of extensions run around all of them, around those after the admission,
+and around the insert.
 """
 
 from collections import Counter
@@ -47,13 +48,14 @@ class PushOptions:
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
-    #: Tell the extensions which jobs were rejected. False: the caller does, which tries them again.
+    #: Tell the extensions which jobs were rejected. If False, the caller does, because it tries the
+    #: jobs again.
     tells_rejected: bool = True
-    #: The caller has other jobs to store, and tries these again. So other transactions that are
-    #: open delay them hardly at all: UniqueKeyLocked or QueueFull is raised.
+    #: The caller has other jobs to store, and tries these again. Open transactions therefore hardly
+    #: delay this call: UniqueKeyLocked or QueueFull is raised.
     is_tried_again: bool = False
-    #: The transactions that are open in this process are the caller's. False: it sent a request,
-    #: which the site may wrap in some.
+    #: The transactions that are open in this process are the caller's. If False, the caller sent a
+    #: request, and the site may have opened them around it.
     has_transaction: bool = True
 
     def note(self, kind: type[T]) -> T | None:
@@ -95,7 +97,8 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
 
 def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     """Check and admit jobs, and insert them in this site's database."""
-    # Of one database, or in no transaction of the caller: its jobs commit with it.
+    # With one database, or without a transaction of the caller, the jobs cannot miss the caller's
+    # commit.
     if len(connections.settings) > 1 and options.has_transaction and not options.admitted:
         caller_database.check()
     configs = queue_configs.current()
@@ -126,7 +129,7 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     except DuplicateJob as error:
         index = error.details.pop("index", None)
         if options.batch and index is not None:
-            # It counts the jobs that were not dropped; the caller's index counts all.
+            # The index counts the jobs that were not dropped, but the caller counts all jobs.
             error.details["index"] = [i for i, e in enumerate(admitted) if e is not None][index]
         raise
     return stored if len(stored) == len(envelopes) else in_order(envelopes, admitted, stored)
@@ -147,13 +150,13 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
     registry = hooks.registry
     wants_each = registry.stored or registry.stored_and_committed
     insert = partial(_insert_and_give if wants_each else _insert, options)
-    # Alike jobs have neither a unique policy nor, below, a limit by key.
+    # Alike jobs have no unique policy.
     for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.unique is not None:
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
     if not options.generated_ids and database.hardly_waits():
-        # An open transaction may have stored a job with the id that a client sends; this one limits
-        # how long it waits for that.
+        # An open transaction may have stored a job with the id that a client sent. This transaction
+        # limits how long the insert waits for it.
         return database.in_write_transaction(partial(insert, envelopes))
     if options.generated_ids or len(envelopes) == 1:
         return insert(envelopes)
@@ -170,7 +173,7 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
 def _insert_and_give(
     options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
 ) -> list[EnqueuedJob]:
-    """Insert jobs, and give them to the extensions that want each."""
+    """Insert jobs, and give each of them to the extensions that want it."""
     registry = hooks.registry
     with database.atomic_if(registry.stored):
         jobs = _insert(options, envelopes, earlier)
@@ -184,7 +187,7 @@ def _insert_and_give(
 def _insert(
     options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
 ) -> list[EnqueuedJob]:
-    """Insert jobs in one statement, and tell how many; `earlier` are results of the same call."""
+    """Insert jobs in one statement, and report how many. `earlier` are results of the same call."""
     connection = database.connection()
     ring = hooks.registry.around_insert
     if ring is not None and (options.exact_rules or queue_configs.current() is not None):
@@ -204,7 +207,7 @@ def _insert(
         available = {job.queue for job in jobs if job.state is State.AVAILABLE}
 
     def committed() -> None:
-        """Wake the workers of the queues, and tell how many jobs there are."""
+        """Wake the workers of the queues, and tell the extensions how many jobs there are."""
         if available:
             notify.send(available)
         hooks.committed(numbers)
@@ -219,7 +222,7 @@ def _insert_rows(
     options: PushOptions,
     only_if_admitted: bool,
 ) -> Sequence[NewRow] | None:
-    """Insert jobs in one statement; None where the statement itself does not admit them.
+    """Insert jobs in one statement. Return None if the statement itself does not admit them.
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
@@ -242,6 +245,6 @@ def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[NewRow]) -> Dupli
                 "A job with this id exists already.",
                 details={"existing_job_id": str(envelope.id), "index": index},
             )
-        # The same id twice in one call: the second is the duplicate.
+        # The id occurs twice in this call, and the second job is the duplicate.
         new.discard(envelope.id)
     raise AssertionError("The database stored fewer jobs than it was given; no id was taken.")

@@ -40,8 +40,9 @@ def retry(job_id: UUID) -> Job:
 def revive(held: Collection[Job]) -> int:
     """Make the discarded ones of these jobs available; the caller has locked them.
 
-    Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them, and
-    tells no extension who was rejected: the caller does, or tries the jobs one by one.
+    Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them. It
+    does not tell the extensions which jobs were rejected: the caller does, or tries the jobs one by
+    one.
     """
     put_back(held)
     revived = [job for job in held if job.state == State.DISCARDED]

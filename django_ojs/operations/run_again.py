@@ -54,7 +54,7 @@ def ended(job_id: UUID) -> Job:
 def copy(job: Job, **changes: Any) -> Envelope:
     """Return the envelope of a new job like another one, with some attributes changed.
 
-    That one is its parent. Raises InvalidRequest and its subclasses.
+    The other job is its parent. Raises InvalidRequest and its subclasses.
     """
     values = settings()
     copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}

@@ -15,7 +15,7 @@ from django_ojs.storage import database, notify, transitions
 def run_now(job_id: UUID) -> Job:
     """Make a scheduled or retryable job available. Its attempts stay as they are.
 
-    Raises JobNotFound, and Conflict when it waits for no time.
+    Raises JobNotFound, and Conflict when it is in another state.
     """
     job = transitions.lock(job_id)
     if not allows(Trigger.TIMER, State(job.state), State.AVAILABLE):
@@ -28,7 +28,7 @@ def run_now(job_id: UUID) -> Job:
 def promote(held: Collection[Job]) -> int:
     """Make these jobs available, which the caller has locked. Return how many.
 
-    They need no room in a bounded queue: jobs that wait for their time count already.
+    They need no room in a bounded queue, because scheduled and retryable jobs count already.
     """
     states = {job.pk: State(job.state) for job in held}
     promoted = transitions.apply(Trigger.TIMER, State.AVAILABLE, states, enqueued_at=Now())

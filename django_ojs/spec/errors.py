@@ -480,10 +480,11 @@ class QueueFull(OJSError):
     needs: tuple[int, int] = (1, 0)
     #: Whether it is full is not known: open transactions hold its lock.
     is_busy: bool = False
-    #: The part of the queue that is full, while its other jobs have room: what it is, and its id.
-    #: None: the queue itself is full.
+    #: The part of the queue that is full while other jobs have room: its kind, and its id. None
+    #: means that the queue itself is full.
     part: tuple[str, str] | None = None
-    #: Says of this error whether there is room by now: who waits asks it. None: waiting is no use.
+    #: Returns for this error whether there is room by now; an enqueue that waits calls it. None
+    #: means that waiting does not help.
     has_room: Callable[[Self], bool] | None = None
 
     @classmethod
@@ -499,8 +500,8 @@ class QueueFull(OJSError):
     ) -> Self:
         """Return the error of a queue that holds `depth` of `bound`, in jobs or in bytes.
 
-        `busy`: open transactions may fill the queue, and did not end in time. `part`: depth and
-        bound are those of a part of the queue.
+        `busy` says that open transactions may fill the queue, and did not end in time. With `part`,
+        depth and bound are those of this part of the queue.
         """
         what = f"queue {queue}" if part is None else f"queue {queue} for {' '.join(part)}"
         message = f"{what} is full: {depth} of {bound}"

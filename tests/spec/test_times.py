@@ -242,6 +242,7 @@ def test_elapsed_is_right_where_the_clocks_change() -> None:
         local = start.astimezone(berlin), end.astimezone(berlin)
         assert local[1] - local[0] != timedelta(minutes=5)
         assert times.elapsed(*local) == timedelta(minutes=5)
+        assert times.elapsed(end, start) == timedelta(0)
         row = claimed()
         row.started_at, row.lease_until = local
         assert row.lease == timedelta(minutes=5)

@@ -31,6 +31,7 @@ from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.times import elapsed
 
 _MAX_RUNS: Final = 20
 _NEXT: Final = 5
@@ -251,7 +252,7 @@ def _skipped_because(job: CronJob) -> StrOrPromise:
 def _durations(runs: Sequence[_Run]) -> charts.Chart | None:
     """Return how long the latest runs took, the latest at the right; None for less than two."""
     found = [
-        (job.finished_at - job.started_at).total_seconds()
+        elapsed(job.started_at, job.finished_at).total_seconds()
         for each in reversed(runs)
         if (job := each.job) is not None and job.started_at and job.finished_at
     ]

@@ -36,7 +36,7 @@ def read() -> BeatTables | None:
 
 
 def _rows(table: str) -> list[Row]:
-    # All columns: some of them came with later versions.
+    # All columns are selected, because some of them came with later versions.
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute(f"SELECT * FROM {table}")
         names = [column[0] for column in cursor.description]

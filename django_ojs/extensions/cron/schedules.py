@@ -141,7 +141,7 @@ def path_of(function: Callable[..., Any]) -> str:
 
 def _add(declaration: CronDeclaration) -> None:
     known = declarations.get(declaration.name)
-    # The same function again is a reload, which makes a new handler of it.
+    # If the function is the same, its module was reloaded, which made a new handler of it.
     if known is not None and (
         known.target is declaration.target
         or path_of(_function_of(known.target)) != path_of(_function_of(declaration.target))

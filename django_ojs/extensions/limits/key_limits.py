@@ -42,6 +42,7 @@ from django_ojs.extensions.limits.limit_journal import (
     open_due,
 )
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import HELD, OPEN, LimitKey
 from django_ojs.extensions.limits.rate_limit import OnLimit
 from django_ojs.hooks import is_published, publish_all
@@ -49,7 +50,7 @@ from django_ojs.models import Job, Queue
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, queue_configs, transitions
+from django_ojs.storage import queue_configs, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
@@ -135,18 +136,18 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 def is_full(queue: str) -> bool:
     """Say whether a queue of which all jobs were held still has no other."""
-    connection = database.connection()
-    if database.dialect_of(connection).limited_may_start(connection, queue):
+    if statements().may_start(queue):
         return False
     next_starts.note_soon(queue)
     return True
 
 
 class _Claim(RuledClaim):
-    decides = decides_on_keys = True
+    decides = True
 
     def __init__(self, request: ClaimRequest) -> None:
         self._queue, self._wanted = request.queue, request.limit
+        self.in_order = statements().candidates
         self._found = _Round()
         #: How much of its limits each key uses, with the jobs that were taken.
         self._uses: dict[str, KeyUse] = {}
@@ -347,5 +348,4 @@ def recheck() -> int:
     waiting = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, state=State.AVAILABLE)
     unmarked = waiting.exclude(queue__in=marked).order_by()
     queue_configs.add_rules(unmarked.values_list("queue", flat=True).distinct(), RULE)
-    connection = database.connection()
-    return database.dialect_of(connection).recheck_limit_keys(connection)
+    return statements().recheck()

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import BY_KEY, HELD, OPEN, LimitCheck, LimitKey
 from django_ojs.hooks import publish_all
 from django_ojs.models import Job
@@ -51,10 +52,8 @@ def open_due() -> int:
 
     In a transaction in which each statement sees what was committed before. Return how many keys.
     """
-    connection = database.connection()
-    dialect = database.dialect_of(connection)
-    due = dialect.due_limit_keys(connection, KEYS_AT_ONCE)
-    keys = [key for key, is_locked in due if is_locked]
+    ours = statements()
+    keys = [key for key, is_locked in ours.due_keys(KEYS_AT_ONCE) if is_locked]
     if not keys:
         return 0
     # What has ended by a row that is deleted here is counted by the next statement no more.
@@ -66,14 +65,13 @@ def open_due() -> int:
     # Keys of which no held job was rejected. Another transaction has locked those that stay held.
     unsettled = set(keys)
     held: dict[tuple[str, str], list[tuple[UUID, str | None]]] = {}
-    for key, queue, job_id, policy in dialect.held_jobs(connection, keys, OPENED_AT_ONCE, RULE):
+    for key, queue, job_id, policy in ours.held_jobs(keys, OPENED_AT_ONCE, RULE):
         held.setdefault((key, queue), []).append((job_id, policy))
     for (key, queue), jobs in held.items():
         may_start, rejected = _split(key, jobs, uses[key], room_at)
         page = jobs
         while not may_start and len(page) == OPENED_AT_ONCE and len(rejected) < POLICIES:
-            page = dialect.held_behind(
-                connection,
+            page = ours.held_behind(
                 key=key,
                 queue=queue,
                 policies=rejected,

@@ -9,13 +9,13 @@ from django.db.models import CharField, F, Func
 
 from django_ojs import formatting
 from django_ojs.claim_rules import Waits
+from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.extensions.limits.rate_limit_policy import LIMITS
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.storage import database
 
 #: What may hold the jobs of a key.
 STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")
@@ -111,10 +111,8 @@ def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
     """Return how much of their limits keys use, under their locks."""
     if not keys:
         return {}
-    connection = database.connection()
     found = {}
-    rows = database.dialect_of(connection).limit_keys_use(connection, keys)
-    for row in rows:
+    for row in statements().keys_use(keys):
         # Starts that are later than now were stored before the clock was set back.
         until_now = Starts.parse(parsed(row.starts)).until(row.now)
         found[row.key] = KeyUse(
@@ -181,11 +179,8 @@ class KeyStatus:
 
 def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
     """Return keys in this order; of each, up to `most` waiting jobs are counted."""
-    connection = database.connection()
     uses = uses_of(keys)
-    rows = (
-        database.dialect_of(connection).limit_keys_waiting(connection, keys, most) if keys else []
-    )
+    rows = statements().keys_waiting(keys, most) if keys else []
     waiting = {key: (number, parsed(policy)) for key, number, policy in rows}
     kept = LimitKey.primary.in_bulk(keys)
     found = []

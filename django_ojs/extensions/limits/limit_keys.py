@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from django_ojs.extensions.limits import key_limits, limit_journal, limit_key_use
 from django_ojs.extensions.limits.limit_key_use import STRATEGIES, KeyStatus
+from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.limits.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.operations import keyset
@@ -63,8 +64,7 @@ def _is_key(text: str) -> bool:
 
 def listing(wanted: PageRequest) -> Page[KeyStatus]:
     """Return a page of the keys in order, of jobs and of what is kept of keys."""
-    connection = database.connection()
-    keys = database.dialect_of(connection).limit_keys(connection, keyset.COUNT_LIMIT + 1)
+    keys = statements().keys(keyset.COUNT_LIMIT + 1)
     counted = keys[: keyset.COUNT_LIMIT]
     return _with_status(
         replace(

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from django_ojs import formatting
 from django_ojs.claim_rules import RuledClaim, Waits
+from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.spec import json
@@ -97,8 +98,7 @@ def use(queue: str) -> Use | None:
 
     Exact under the lock.
     """
-    connection = database.connection()
-    found = database.dialect_of(connection).limit_use(connection, queue)
+    found = statements().queue_use(queue)
     config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
     limit = config.part(RateLimit)
     if limit is None:

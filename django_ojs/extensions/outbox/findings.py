@@ -35,7 +35,7 @@ def _of(alias: str) -> list[Finding]:
     except Error:
         if is_here:
             raise
-        connections[alias].close()  # A database without jobs does not respond.
+        connections[alias].close()  # A database that does not have the jobs does not respond.
         return []
     if not figures["number"]:
         return []

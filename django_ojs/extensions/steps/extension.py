@@ -99,7 +99,7 @@ class StepsExtension(Extension):
 
 
 def current() -> Steps:
-    """Return the steps of the run that is going on here. Raises StepError outside of one."""
+    """Return the steps of the run in this context. Raises StepError outside of one."""
     steps = _current.get()
     if steps is None:
         raise StepError("Steps are for the handler of a job, on its thread or in its tasks.")

@@ -138,10 +138,10 @@ class TenantStatements:
         return found
 
     def _job(self, row: Sequence[Any]) -> TurnJob:
-        id, priority, tenant, enqueued_at, size, key, policy, is_locked = row
+        id, priority, tenant, enqueued_at, size, hold, key, policy, is_locked = row
         at = self._dialect.time(enqueued_at)
         assert at is not None, "an available job has it"
-        found = Candidate(self._dialect.uuid(id), size, key, policy, bool(is_locked))
+        found = Candidate(self._dialect.uuid(id), size, hold, key, policy, bool(is_locked))
         return TurnJob(priority, tenant, at, found)
 
 

@@ -24,6 +24,7 @@ from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 from django_ojs.storage.dialects.expressions import OneOf
 
 STEPS_PER_PAGE: Final = 100
@@ -227,7 +228,7 @@ def _why_it_waits(steps: Sequence[StepRow]) -> tuple[StepRow, str] | None:
 
 
 def _took(began: datetime | None, ended: datetime | None) -> timedelta | None:
-    return None if began is None else (ended or timezone.now()) - began
+    return None if began is None else elapsed(began, ended or timezone.now())
 
 
 def _times(keys: Sequence[UUID]) -> dict[UUID, tuple[datetime | None, timedelta | None]]:

@@ -144,7 +144,7 @@ class _Graph(WorkflowRequest):
 
     def graph(self) -> Graph:
         try:
-            # Not super(): the class that dataclass makes for its slots is another one.
+            # super() does not work here, because dataclass makes another class for its slots.
             return WorkflowRequest.graph(self)
         except OJSError as error:
             # The message has the path in the definition, as over HTTP; the hint has the names.

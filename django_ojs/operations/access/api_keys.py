@@ -69,10 +69,10 @@ def create(
     queues: Iterable[str] = (),
     expires: datetime | timedelta | None = None,
 ) -> tuple[ApiKey, str]:
-    """Store a key; return it with its text, which cannot be read again.
+    """Store a key. Return it with its text, which cannot be read again.
 
-    `queues` empty: all queues. `expires` is a time or a duration. Raises InvalidRequest, which
-    names the field.
+    An empty `queues` means all queues. `expires` is a time or a duration. Raises InvalidRequest,
+    which names the field.
     """
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(
@@ -108,7 +108,7 @@ def _create(
         queues=checked_queues(queues),
         expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
     )
-    # Read, because the database has computed its times.
+    # The row is read again, because the database computed its times.
     return _get(prefix), f"{MARK}{prefix}_{secret}"
 
 
@@ -172,16 +172,17 @@ def replace(
     expires: datetime | timedelta | None = None,
     latest_known: str | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key like another one, which expires after `grace`; return as `create` does.
+    """Create a key with the rights of another one, which expires after `grace`.
 
-    Until then both are valid (ojs-security §6.4). They are the same principal. Without `expires`,
-    the new key has the lifetime of the latest key of this principal. Raises NotFound, and
-    InvalidRequest for an invalid key.
+    Returns what `create` returns. Until then both keys are valid (ojs-security §6.4), and they are
+    the same principal. Without `expires`, the new key has the lifetime of the latest key of this
+    principal. Raises NotFound, and InvalidRequest for an invalid key.
 
-    `latest_known` is the prefix of the latest key of this principal that the caller knows. Where
-    there is a later one, it raises Conflict: two requests at the same time make one key.
+    `latest_known` is the prefix of the latest key of this principal that the caller knows. If there
+    is a later one, Conflict is raised, so that two simultaneous requests create only one key.
     """
-    # Locked by the principal, so that requests for any of its keys follow each other.
+    # All keys of a principal share this lock, so that requests for any of them run one after the
+    # other.
     subject = f"keys of {_get(prefix).principal}"
     database.dialect().lock_subject(database.connection(), subject)
     old = keys().filter(prefix=prefix).select_for_update().first() or _get(prefix)
@@ -189,7 +190,8 @@ def replace(
         raise InvalidRequest(
             "prefix: the key has expired or was revoked.", details={"field": "prefix"}
         )
-    # An old key that was replaced before has the end of its grace, and not of its lifetime.
+    # If the old key was replaced before, its `expires_at` is the end of its grace period and not of
+    # its lifetime.
     latest = latest_of(old)
     if latest_known is not None and latest_known != latest.prefix:
         raise Conflict(
@@ -224,7 +226,7 @@ def latest_of(key: ApiKey) -> ApiKey:
 
 
 def _shown(key: ApiKey) -> dict[str, Any]:
-    """Return what the audit trail shows of the time of a key."""
+    """Return the times of a key for the audit trail."""
     times_of = {"expires_at": key.expires_at, "revoked_at": key.revoked_at}
     return {name: each and times.format_timestamp(each) for name, each in times_of.items()}
 
@@ -270,8 +272,9 @@ def _note(key: Any, column: str) -> None:
     if before is not None and elapsed(before, key.now) < _NOTED_EVERY:
         return
 
-    # After the request's transaction, if it runs in one: requests with the same key must not wait
-    # for each other's commit, nor for an operator who is changing the key: a later one notes it.
+    # The use is noted after the request's transaction, if it runs in one. Requests with the same
+    # key must not wait for each other's commit, nor for an operator who is changing the key; if the
+    # row is locked, a later request notes the use.
     @database.write_transaction
     def note() -> None:
         long_ago = Q((column, None)) | Q((f"{column}__lt", Now() - _NOTED_EVERY))

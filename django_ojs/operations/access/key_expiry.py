@@ -13,8 +13,8 @@ from django_ojs.spec.times import elapsed
 
 #: A key is about to expire in its last week, and in the last quarter of a shorter lifetime.
 SOON: Final = timedelta(days=7)
-#: A key is in use if it was used in this time, or a key that was replaced in the other one: its
-#: programs have a new key.
+#: A key is in use if it was used within this time. The second value is for keys that were replaced,
+#: because their programs have a new key.
 USED_WITHIN: Final = timedelta(days=7)
 OLD_USED_WITHIN: Final = timedelta(hours=1)
 MOST: Final = 20
@@ -71,7 +71,7 @@ def _needs_operator(key: Any) -> bool:
     if api_keys.status(key) != api_keys.ACTIVE:
         return True
     if key.expires_at is None or key.last_used_at is None:
-        return False  # Rejected once, and valid again.
+        return False  # The key was rejected once, and has become valid again.
     if key.replaced_by is not None:
         used_since: bool = key.last_used_at > key.replaced_at
         return used_since and elapsed(key.last_used_at, key.now) < OLD_USED_WITHIN

@@ -48,7 +48,7 @@ class _Names:
         self._names |= {(kind.value, name) for name in names}
 
     def reset(self) -> None:
-        """Query each name again."""
+        """Forget all names, so that each is queried again."""
         self._names = set()
 
 
@@ -58,11 +58,11 @@ _known = in_memory_state.register(_Names())
 def make_known(
     principal: str, *, queues: Iterable[object] = (), types: Iterable[object] = ()
 ) -> None:
-    """Store the names that are new as those of this caller.
+    """Store the names that are new, as names of this caller.
 
-    A queue that has a row or jobs is not new. A name that is not valid is left out: the operation
-    that gets it rejects it. Raises PermissionDenied if the caller would have more
-    names than HTTP_MAX_NAMES.
+    A queue that has a row or jobs is not new. A name that is not valid is left out, because the
+    operation that gets it rejects it. Raises PermissionDenied if the caller would have more names
+    than HTTP_MAX_NAMES.
     """
     for kind, names in ((NameKind.QUEUE, queues), (NameKind.TYPE, types)):
         missing = {name for name in _known.missing(kind, names) if _is_valid(kind, name)}
@@ -76,7 +76,8 @@ def make_known(
 
 @database.write_transaction
 def _store(principal: str, kind: NameKind, new: Collection[str]) -> None:
-    # One request of a caller at a time, so that two do not both take its last name.
+    # One request of a caller runs at a time, so that two requests do not both take its last free
+    # name.
     database.dialect().lock_subject(database.connection(), f"names of {principal}")
     of_kind = KnownName.primary.filter(kind=kind)
     missing = set(new) - set(of_kind.filter(name__in=new).values_list("name", flat=True))

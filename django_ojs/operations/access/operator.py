@@ -1,8 +1,8 @@
-"""Who acts: the operator of what an operation does, and what is told of it.
+"""The operator of a change, and how extensions are told what the operator did.
 
-A door for operators (the admin, the HTTP API, `manage.py ojs`) names the operator with `acting`;
-the operations call `acted` in the transaction of their change. What the code of a project does by
-itself has no operator and is no act, so that a job that cancels others is not slowed down.
+An entry point for operators (the admin, the HTTP API, `manage.py ojs`) names the operator with
+`acting`; the operations call `acted` in the transaction of their change. Code of a project has no
+operator, and nothing is told of its changes, so that a job that cancels others is not slowed down.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,13 +36,16 @@ def begin(actor: Actor | None) -> Token[Actor | None]:
 
 
 def end(token: Token[Actor | None]) -> None:
-    """Name the operator again who was named before."""
+    """Restore the operator who was named before `begin`."""
     _current.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """An act that was told. An operation of many transactions tells it first, and completes it."""
+    """What the extensions were told of an act.
+
+    An operation of many transactions reports it first, and adds its result with `complete`.
+    """
 
     _completions: tuple[Callable[[Mapping[str, Any]], object], ...] = ()
 
@@ -63,10 +66,10 @@ def acted(
     object_type: str = "",
     **detail: Any,
 ) -> Acted:
-    """Tell what the operator does, in the caller's transaction. Without an operator it is no act.
+    """Tell the extensions what the operator does, in the caller's transaction.
 
-    `changes`: the old and the new value of each field. The type of the object is the first word of
-    the action, if it is not given.
+    Without an operator, nothing is told. `changes` has the old and the new value of each field. If
+    `object_type` is not given, it is the first word of `action`.
     """
     actor = _current.get()
     if actor is None or not registry.acted:
@@ -102,9 +105,9 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def printable(name: str) -> str:
-    """Return a name for a row or a line of the log.
+    """Return a name that is safe to show in a row or in a line of the log.
 
-    The name of a user of another class may be anything.
+    A user model of the project may allow any characters in a name.
     """
     return "".join(each if each.isprintable() else "?" for each in name[:MAX_NAME])
 

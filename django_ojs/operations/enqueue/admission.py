@@ -34,12 +34,12 @@ def admit(
     batch: bool,
     change: Change | None = None,
 ) -> Sequence[Envelope | None]:
-    """Return the jobs as they are to be stored; None for one that a middleware dropped.
+    """Return the jobs as they are to be stored, with None for each that a middleware dropped.
 
     `configs` are the configurations of their queues. `change` is called with each job after the
-    middleware; limits of its size apply to what it returns.
+    middleware, and limits of the job's size apply to what it returns.
 
-    With `batch` an error carries the `index` of its job. Raises an OJSError that names the field
+    With `batch`, an error carries the `index` of its job. Raises an OJSError that names the field
     and the rule.
     """
     chain = middleware.frozen_enqueue_chain()
@@ -69,12 +69,11 @@ def admit(
 
 
 def fill_in_defaults(envelopes: Sequence[Envelope], configs: Snapshot | None) -> None:
-    """Set what neither the caller nor the handler gave: the queue's default, or the settings'.
+    """Fill in what neither the caller nor the handler gave, from the queue or the settings.
 
-    See queue-config §6.2.
-
-    `configs` is None where no queue of this server is configured, and for the queues of another
-    server. A policy that the caller gave in part was completed by the settings alone.
+    See queue-config §6.2. `configs` is None where no queue of this server is configured, and for
+    the queues of another server. A policy that the caller gave in part was completed from the
+    settings alone.
     """
     default_retry = settings().default_retry
     if configs is None and default_retry is retry_policy.DEFAULT:
@@ -92,7 +91,7 @@ def fill_in_defaults(envelopes: Sequence[Envelope], configs: Snapshot | None) ->
 
 
 def _are_good(jobs: AlikeJobs, limits: Limits, configs: Snapshot | None) -> bool:
-    """Check alike jobs together; False where one of them may break a rule."""
+    """Check alike jobs together. Return False if each must be checked by itself."""
     try:
         check(jobs.common, limits, configs)
         if configs is not None and configs.of(jobs.common.queue).max_envelope_bytes is not None:
@@ -123,7 +122,8 @@ def _admit_and_change(
     configs: Snapshot | None,
     change: Change,
 ) -> Envelope | None:
-    # What is taken out of the job, such as offloaded arguments, does not count.
+    # The size is checked after `change`, because arguments that it takes out of the job, such as
+    # offloaded ones, do not count.
     passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize), configs)
     if passed is not None:
         passed = change(passed)

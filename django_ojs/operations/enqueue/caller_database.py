@@ -22,7 +22,7 @@ _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
 def check() -> None:
     """Raise WrongDatabase, or warn, where jobs would not commit with the caller's transaction.
 
-    WRONG_DATABASE says which. Called where the outbox has not taken the jobs.
+    The setting WRONG_DATABASE decides which. Call this only if the outbox has not taken the jobs.
     """
     if (other := foreign_transaction()) is None:
         return
@@ -42,7 +42,7 @@ def check() -> None:
 
 
 def foreign_transaction() -> str | None:
-    """Return the alias of an open `atomic()` with which a job would not commit; None without."""
+    """Return the alias of an open `atomic()` with which a job would not commit, or None."""
     alias = database.alias()
     if connections[alias].in_atomic_block:
         return None

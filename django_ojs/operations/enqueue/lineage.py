@@ -11,14 +11,14 @@ from django_ojs.storage.claims import Claimed, running
 
 
 def fill_in(envelopes: Sequence[Envelope], job: Claimed) -> None:
-    """Make a job, which enqueues these, the parent of those that name none."""
+    """Make the job that enqueues these the parent of those that name no parent."""
     for envelope in distinct(envelopes):
         if envelope.parent_id is None:
             envelope.parent_id, envelope.root_id = job.id, root_of(job)
 
 
 def of_running_job() -> Mapping[str, str]:
-    """Return the attributes of the jobs that the running job enqueues later; none without one."""
+    """Return the lineage of jobs that the running job enqueues later; empty without one."""
     job = running.get()
     return {} if job is None else {"parent_id": str(job.id), "root_id": str(root_of(job))}
 
@@ -30,9 +30,10 @@ def root_of(job: Claimed | Job) -> UUID:
 
 
 def find_roots(envelopes: Sequence[Envelope], queues: Collection[str] | None) -> None:
-    """Set the root of jobs whose client named the parent alone, in one query if there are any.
+    """Set the root of jobs whose client named only the parent, in one query if there are any.
 
-    `queues` are those of the caller, which learns nothing of the jobs of others; None: all.
+    `queues` are those that the caller may use, who must learn nothing about jobs of other queues.
+    None means all queues.
     """
     first = distinct(envelopes)
     wanted = {e.parent_id for e in first if e.root_id is None and e.parent_id is not None}

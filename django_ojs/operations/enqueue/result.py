@@ -51,13 +51,14 @@ class EnqueuedJob:
     state: Final[State | None]
     outcome: Final[Outcome]
     destination: Final[str | None] = None
-    #: The rows of alike jobs that were stored together, or the row alone, and its index there.
+    #: The rows of the alike jobs that were stored together, or the row of this job alone, and the
+    #: index of this job among them.
     rows: Final[Sequence[NewRow | Job]] = field(default=(), compare=False, repr=False)
     index: Final[int] = field(default=0, compare=False, repr=False)
 
     @property
     def row(self) -> NewRow | Job | None:
-        """What was stored or, of a duplicate, read; None for a dropped job."""
+        """The row that was stored, or that of the existing job; None for a dropped job."""
         return self.rows[self.index] if self.rows else None
 
     def job(self) -> Job:
@@ -68,7 +69,7 @@ class EnqueuedJob:
         """Return the job as it is now; see `job`."""
         return await sync_to_async(self.job)()
 
-    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+    if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
         def __getattr__(self, name: str) -> Any:
             from django_ojs.spec.other_queues import no_attribute  # which only an error needs
@@ -78,7 +79,7 @@ class EnqueuedJob:
     def model(self) -> Job:
         """Return the job as the enqueue stored it, without a query; not for a dropped job.
 
-        Made on demand, for code that renders or publishes a job: it costs as much as the insert.
+        The model is made on demand, because making it costs as much as the insert.
         """
         row = self.row
         assert row is not None, "a dropped job has no model"
@@ -87,8 +88,8 @@ class EnqueuedJob:
     def render(self) -> dict[str, Any]:
         """Return the JSON object of the model; not for a dropped job.
 
-        No model is made for it, and what the enqueue was given is not copied: who reads it must
-        not change it.
+        This makes no model, and does not copy the values that the enqueue was given. The caller
+        must not change them.
         """
         row = self.row
         assert row is not None, "a dropped job has no JSON object"
@@ -125,7 +126,7 @@ def of_dropped(envelope: Envelope) -> EnqueuedJob:
 
 
 def alike(jobs: Sequence[EnqueuedJob]) -> AlikeRows | None:
-    """Return the rows of jobs that were stored as alike ones; None for any others."""
+    """Return the rows of alike jobs that were stored together; None for other jobs."""
     rows = jobs[0].rows
     return rows if type(rows) is AlikeRows and len(rows) == len(jobs) else None
 
@@ -170,7 +171,8 @@ def _has_listeners(signal: ModelSignal) -> bool:
 
 
 def _quick_model(values: dict[str, Any]) -> Job:
-    # The same as `from_db` in a fifth of its time, which matters in a batch of a thousand.
+    # This does the same as `from_db` in a fifth of the time, which matters in a batch of a
+    # thousand.
     job = Job.__new__(Job)
     job.__dict__ = _BLANK | values
     job._state = ModelState()

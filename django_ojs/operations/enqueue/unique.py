@@ -22,17 +22,18 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, transitions, unique
 from django_ojs.storage.unique import Holder
 
-#: Different keys in one batch. Each is a lock, and a server's lock table is shared by all its
-#: sessions: with the defaults of PostgreSQL, some 6,400.
+#: The most different keys in one batch. Each key takes a lock, and all sessions of a server share
+#: one lock table, which has some 6,400 entries with the defaults of PostgreSQL.
 MAX_KEYS = 1000
 
-#: How often jobs of one batch may replace others of it: each time is a search and an insert.
+#: How often jobs of one batch may replace other jobs of the batch. Each time takes a search and an
+#: insert.
 MAX_ROUNDS = 1000
 
-#: By unique key, the policy that ignored the last job of the batch with it, and its result: the
-#: next one with this policy has the same, since the key is locked.
+#: For each unique key, the policy that ignored the last job of the batch with this key, and its
+#: result. The next job with this policy has the same result, because the key is locked.
 _Known = dict[str, tuple[UniquePolicy, EnqueuedJob]]
-#: Inserts jobs; the second argument are results of the same call.
+#: Inserts jobs. The second argument holds the earlier results of the same call.
 Insert = Callable[[Sequence[Envelope], Sequence[EnqueuedJob]], list[EnqueuedJob]]
 
 
@@ -41,12 +42,12 @@ class UniqueKeyLocked(RowLocked):
 
 
 def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -> list[EnqueuedJob]:
-    """Store jobs of which some have a policy, by `insert`; return the results in order.
+    """Store jobs, some of which have a unique policy, with `insert`. Return the results in order.
 
-    Raises DuplicateJob, with the job's index in its details: all that was stored and cancelled
-    is rolled back, and the caller's transaction stays usable. Without `wait`, raises
-    UniqueKeyLocked, in the same way, where another transaction has locked one of the keys, or a job
-    that is to be replaced.
+    Raises DuplicateJob, with the index of the job in its details. What the call stored and
+    cancelled is then rolled back, and the caller's transaction stays usable. Without `wait`, it
+    also raises UniqueKeyLocked if another transaction has locked one of the keys, or a job that is
+    to be replaced.
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
     if len(keys) > MAX_KEYS:
@@ -74,7 +75,7 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
             try:
                 resolved = _resolve(run, fresh, cancelled, known)
                 found = [job for job in resolved if isinstance(job, EnqueuedJob)]
-                # What this run has replaced is no result any more.
+                # Jobs that this run has replaced are no longer results of the call.
                 earlier = [job for job in (*done, *found) if job.id not in cancelled]
                 done += _insert(resolved, insert, earlier)
             except DuplicateJob as error:
@@ -92,7 +93,7 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
 
     ours = not database.connection().in_atomic_block
     for _attempt in range(database.RETRIES if ours else 0):
-        with suppress(_OldSnapshot):  # A new transaction sees more.
+        with suppress(_OldSnapshot):  # A new transaction sees what was committed since.
             return database.in_write_transaction(operation)
     return database.in_write_transaction(operation)
 
@@ -102,9 +103,9 @@ class _OldSnapshot(BackendError):
 
 
 def _runs(envelopes: Sequence[Envelope], known: _Known) -> Iterator[list[Envelope]]:
-    """Split a batch where a key repeats: the second job must find the first.
+    """Split a batch where a key repeats, because the second job must find the first.
 
-    What is known of a key is read after each run; a duplicate that is known needs no run.
+    The caller adds to `known` after each run. A job that is known to be a duplicate needs no run.
     """
     run: list[Envelope] = []
     keys: set[str] = set()
@@ -133,7 +134,7 @@ def _insert(
     envelopes = [item for item in resolved if isinstance(item, Envelope)]
     try:
         new = insert(envelopes, earlier) if indexes else []
-    except DuplicateJob as error:  # Its index counts the envelopes alone.
+    except DuplicateJob as error:  # The index counts only the envelopes that were inserted.
         error.details["index"] = indexes[error.details["index"]]
         raise
     remaining = iter(new)
@@ -143,7 +144,7 @@ def _insert(
 def _resolve(
     run: Sequence[Envelope], fresh: bool, cancelled: set[UUID], known: _Known
 ) -> list[Envelope | EnqueuedJob]:
-    """Return for each job its envelope, to be stored, or the duplicate; cancel replaced jobs."""
+    """Return for each job its envelope to store, or its duplicate. Cancel the replaced jobs."""
     by_policy: dict[UniquePolicy, list[str]] = {}
     for item in run:
         if item.unique is not None and not _is_known(item, known):
@@ -191,7 +192,7 @@ def _duplicate(envelope: Envelope, job: Job, index: int) -> DuplicateJob:
 
 
 def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
-    """Cancel jobs. Return those that had not ended in between, as they were."""
+    """Cancel jobs. Return those that had not ended in the meantime, as they were before."""
     if not replaced:
         return {}
     if not all(holder.visible for holder in replaced):
@@ -219,7 +220,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
 def _with_schedule(
     envelope: Envelope, before: dict[UUID, Job], found: dict[str, list[Holder]]
 ) -> Envelope:
-    """Return the job; with the time of the job that it replaces, if its policy keeps that."""
+    """Return the job, with the schedule of the job that it replaces if its policy keeps that."""
     if envelope.unique is None or envelope.unique.on_conflict != "replace_except_schedule":
         return envelope
     holders = found.get(str(envelope.unique_key), ())

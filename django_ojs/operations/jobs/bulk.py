@@ -32,13 +32,13 @@ from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 
-#: Jobs of one call, which takes a few seconds. For more, the caller calls again.
+#: The most jobs of one call, which takes a few seconds. For more, the caller calls again.
 LIMIT = 10_000
-#: Jobs of one purge, which only deletes.
+#: The same for a purge, which is faster because it only deletes.
 PURGE_LIMIT = 50_000
-#: Ids of one call that the audit trail names.
+#: The most ids of one call that the audit trail names.
 _MAX_RECORDED = 20
-#: Reasons that are returned; jobs that failed beyond these are only counted.
+#: The most reasons that are returned. Further failures are only counted.
 MAX_ERRORS = 100
 
 
@@ -54,7 +54,7 @@ class Rejection:
 class Summary:
     """The result of a bulk call.
 
-    `matched` is `succeeded` plus `failed`. `has_more`: there are more jobs than the limit.
+    `matched` is `succeeded` plus `failed`. `has_more` says that there are more jobs than the limit.
     """
 
     action: ActionName
@@ -153,7 +153,7 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
         queue=queue,
         states=tuple(dict.fromkeys(states)),
         ended_until=older_than,
-        # The dead letters that were moved elsewhere are kept there.
+        # Dead letters that were moved to another queue are kept.
         by_current_queue=True,
     )
 

@@ -1,8 +1,8 @@
 """The execution of stored bulk operations, as a step of maintenance.
 
-Five hundred jobs at a time. The jobs and the figures of the operation change in one transaction
-that locks the operation's row: only one process executes it at a time, and the unfinished step of
-a killed process is rolled back.
+It changes five hundred jobs at a time. The jobs and the figures of the operation change in one
+transaction that locks the operation's row, so that only one process executes it at a time, and the
+unfinished step of a killed process is rolled back.
 """
 
 import logging
@@ -29,7 +29,7 @@ from django_ojs.storage import database, raw_queries
 
 logger = logging.getLogger("django_ojs")
 
-#: Jobs and reasons that are stored of those that were left unchanged.
+#: The most jobs left unchanged, and the most reasons, that are stored.
 MAX_ERRORS: Final = 100
 _MAX_REASONS: Final = 20
 
@@ -107,7 +107,7 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
 
 
 def _move(operation: BulkOperation, end: str | None) -> None:
-    """Save the operation with the position that its step has reached; None: it is done."""
+    """Save the operation with the position that its step reached; None means that it is done."""
     now = timezone.now()
     operation.started_at = operation.started_at or now
     operation.state = BulkState.RUNNING
@@ -118,7 +118,7 @@ def _move(operation: BulkOperation, end: str | None) -> None:
 
 
 def _follow(operation: BulkOperation, changed: list[Any]) -> None:
-    """Store which jobs a retry made available, of the first ones; before they are counted."""
+    """Store the first jobs that a retry made available, before `done` counts them."""
     room = bulk_operations.MAX_FOLLOWED - operation.done
     if operation.action == BulkActionName.RETRY and changed and room > 0:
         BulkOperationJob.primary.bulk_create(
@@ -165,7 +165,8 @@ def _request(text: str, scan: IndexScan) -> PageRequest:
 
 
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
-    # While the operation runs, a job that waits or runs may come over a duration.
+    # The time is fixed, because a job that waits or runs may exceed a duration while the operation
+    # runs.
     at = operation.created_at if which.at is None else min(which.at, operation.created_at)
     return bulk_operations.existing(operation.action, replace(which, at=at))
 

@@ -28,11 +28,12 @@ from django_ojs.storage.dialects.expressions import RetriedBy
 OPEN: Final = (BulkState.PENDING, BulkState.RUNNING)
 OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 
-#: Jobs of one retry that are followed, and for how long after its end.
+#: How many jobs of one retry are followed, and for how long after its end.
 MAX_FOLLOWED: Final = 10_000
 FOLLOWED_FOR: Final = timedelta(days=7)
 
-#: The resolution of the coarsest clock: a job of the same millisecond may be the older one.
+#: The resolution of the coarsest clock. Of two jobs of the same millisecond, either may be the
+#: older one.
 _TICK: Final = timedelta(milliseconds=1)
 
 ACTIONS: Final[dict[str, StepAction]] = {
@@ -75,7 +76,7 @@ def order(
         wanted = replace(wanted, dead_letter=True)
     if as_of is not None:
         wanted = replace(wanted, at=as_of)
-    # The counts have no times: where they have the number of the jobs, it is that of now.
+    # The counts have no history, so a number that comes from them is that of now.
     expected, more = count(wanted if wanted.counted or as_of is None else existing(action, wanted))
     with database.atomic():
         operation: BulkOperation = operations().create(
@@ -106,7 +107,8 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
             "filter must name something; a state alone selects all jobs in it.",
             details={"field": "filter"},
         )
-    # What an exclusion leaves is not named: such a search does not cancel active jobs.
+    # States that remain after an exclusion are not named, so that such a search does not cancel
+    # active jobs.
     allowed = bulk_action.default if which.states_excluded else bulk_action.allowed
     states = tuple(each for each in (which.states or bulk_action.default) if each in allowed)
     if not states:
@@ -152,9 +154,10 @@ def stop(key: int, *, by: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retried:
-    """What became of the jobs that a retry made available: their states now.
+    """The present states of the jobs that a retry made available.
 
-    `followed`: how many are known; a large retry has more. `gone`: those that were deleted since.
+    `followed` is how many are known; a large retry made more available. `gone` is how many of them
+    were deleted since.
     """
 
     followed: int
@@ -212,8 +215,9 @@ def prune(limit: int = database.BATCH) -> int:
 
 
 def prune_followed(limit: int = database.BATCH) -> int:
-    """Delete what is known of the jobs of the oldest retry, a week after it ended, as a step of
-    maintenance. Return how many.
+    """Delete the list of jobs of the oldest retry, a week after it ended. Return how many.
+
+    It is a step of maintenance.
     """
     oldest = BulkOperationJob.primary.order_by("pk").values("operation_id")[:1]
     over = operations().filter(

@@ -43,7 +43,8 @@ _NOT_DEAD: Final = "The job is no dead letter."
 class StepResult:
     """The jobs that a step left unchanged, with the reasons.
 
-    `skipped`: the action does not apply to them; `failed`: it does, and an error prevented it.
+    The action does not apply to the `skipped` jobs. It applies to the `failed` ones, but an error
+    prevented it.
     """
 
     skipped: dict[UUID, str] = field(default_factory=dict)
@@ -69,8 +70,8 @@ class StepResult:
 class StepAction:
     """An action on locked jobs that are in one of the `allowed` states.
 
-    `default`: the states of a filter that names none. `single` does the same to one job, and raises
-    the error that prevents it. `changes` are applied to a dead letter first, see
+    `default` are the states for a filter that names none. `single` does the same to one job, and
+    raises the error that prevents it. `changes` are applied to a dead letter first; see
     `dead_letters.change`.
     """
 
@@ -124,7 +125,7 @@ def with_changes(action: StepAction, changes: Mapping[str, Any]) -> StepAction:
 class BulkStep:
     """A bulk action on jobs that are expected in some states.
 
-    `within`: the queues that the caller may use.
+    `within` are the queues that the caller may use.
     """
 
     action: StepAction
@@ -132,11 +133,11 @@ class BulkStep:
     within: frozenset[str] | None = None
 
     def run(self, keys: Collection[UUID]) -> StepResult:
-        """Change these jobs in one transaction, a savepoint in the caller's.
+        """Change these jobs in one transaction, or in a savepoint of the caller's.
 
         When an error prevents one of them (such as a full queue), each is changed by itself, so
-        that the others succeed. A job that another transaction has locked is left out, unless that
-        ends soon. Raises OperationalError when the transaction failed.
+        that the others succeed. A job that another transaction has locked is left out, unless the
+        lock ends soon. Raises OperationalError when the transaction failed.
         """
         alone = not database.connection().in_atomic_block
         # The audit trail has one entry for the whole action, and none for each job.
@@ -155,8 +156,8 @@ class BulkStep:
             return self._one_by_one(keys)
 
     def _all(self, keys: Collection[UUID]) -> StepResult:
-        # In the order of the keys, as everywhere: two transactions that lock the same jobs cannot
-        # deadlock. One that another session has locked holds up none of the others.
+        # Jobs are locked in the order of their keys, as everywhere, so that two transactions cannot
+        # deadlock. A job that another session has locked does not delay the others.
         rows = Job.primary.filter(pk__in=keys).order_by("pk")
         if not self.action.changes:
             rows = rows.defer("args", "meta", "result")
@@ -196,11 +197,12 @@ class BulkStep:
             except OJSError as error:
                 # The current depth is left out, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)
-                # The one that it would go to: a retry may move it.
+                # The reason names the queue that the job would go to, because a retry may move it.
                 queue = error.details.get("queue", allowed[key].queue)
                 failed[key] = f"queue {queue} is full" if full else error.message
             except OperationalError as error:
-                # In a caller's transaction the caller decides; otherwise the other jobs change.
+                # In a caller's transaction the caller decides. Otherwise the remaining jobs are
+                # still changed.
                 own = not database.connection().in_atomic_block
                 if not own or not database.dialect().is_contention_error(error):
                     raise

@@ -18,7 +18,7 @@ from django_ojs.spec import failure
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage.dialects.expressions import Moment
 
-#: The number of dead letters that are grouped, the newest ones: this takes some 80 ms.
+#: How many of the newest dead letters are grouped. Grouping them takes some 80 ms.
 NEWEST: Final = 25_000
 #: The number of groups that are returned.
 GROUPS: Final = 100
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str | None, str | None]
 
 @dataclass(kw_only=True, slots=True)
 class _Letters:
-    """The letters of a group. `message` is the message of all of them; None: they differ."""
+    """The letters of a group. `message` is the one that they all have, or None if they differ."""
 
     message: str | None
     count: int
@@ -42,8 +42,8 @@ class _Letters:
 class Group:
     """Dead letters of one queue, type and error. `sample` is the newest of them.
 
-    `message` is their message, or its form where they differ (see `message_form`); None where these
-    were not compared. `alone`: it is the only group of its queue, type and error.
+    `message` is their message, or its form if they differ (see `message_form`), or None if messages
+    were not compared. `alone` says that no other group has the same queue, type and error.
     """
 
     queue: str
@@ -58,7 +58,7 @@ class Group:
 
     @property
     def filter(self) -> JobFilter | None:
-        """The filter that finds its letters; None where none finds these alone."""
+        """The filter that finds exactly these letters, or None if there is no such filter."""
         if self.error_type is None:
             return None  # A filter without an error type matches every error.
         if not (self.message or self.alone):
@@ -71,17 +71,18 @@ class Group:
                 message=self.message or None,
                 dead_letter=True,
             )
-        except OJSError:  # A name that a search cannot hold.
+        except OJSError:  # The name contains something that a search cannot express.
             return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
-    """The groups, in order. `seen` letters were grouped; `more`: there are older ones.
+    """The groups, in order.
 
-    `total` is the number of all, at least that where `capped`. `found` is the number of groups.
-    `oldest` is the time of the oldest dead letter, `pruned_at` the time at which it will be
-    deleted.
+    `seen` is how many letters were grouped, and `more` says whether there are older ones. `total`
+    is the number of all dead letters, or a lower bound if `capped`. `found` is the number of
+    groups. `oldest` is the time of the oldest dead letter, and `pruned_at` the time at which it
+    will be deleted.
     """
 
     groups: list[Group]
@@ -101,9 +102,10 @@ def groups(
     latest_first: bool = False,
     by_message: bool = True,
 ) -> Groups:
-    """Group the newest dead letters; the largest groups first, or the latest.
+    """Group the newest dead letters; the largest groups come first, or the latest.
 
-    `by_message`: by the form of their messages, too, for a caller who may see these.
+    With `by_message`, they are also grouped by the form of their messages, if the caller may see
+    these.
     """
     dead = Job.primary.filter(dead_letter=True)
     times = dead.order_by("-finished_at", "-pk").values_list("finished_at", flat=True)
@@ -144,7 +146,7 @@ def groups(
 
 
 def _grouped(among: QuerySet[Job], *, by_message: bool) -> dict[_Key, _Letters]:
-    # One character more than is compared, which tells a longer message.
+    # One character more is read than is compared, which shows that a message is longer.
     message = (
         Left(KT("error__message"), failure.MAX_FORM_CHARACTERS + 1) if by_message else Value("")
     )

@@ -31,10 +31,11 @@ from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.figures.known_queues import OTHERS
 
-#: Producers choose names freely: the figures have this many, and the others as one.
+#: The most names in the figures. Producers choose names freely, so the remaining ones are counted
+#: together.
 MAX_NAMES: Final = 1_000
 
-#: Dead letters that are counted for people: their index alone is read, in some 10 ms.
+#: Dead letters are counted up to this number for people. Only their index is read, in some 10 ms.
 MAX_COUNTED: Final = 100_000
 
 #: What a retry may change (ojs-dead-letter §6.3).
@@ -90,7 +91,7 @@ def get(job_id: UUID) -> Job:
 
 
 def figures(within: frozenset[str] | None = None) -> Figures:
-    """Return the numbers of dead letters in these queues or all, of the newest 10,000."""
+    """Return the figures of the newest 10,000 dead letters, in these queues or in all."""
     found = JobFilter(dead_letter=True, within=within).jobs()
     newest = found.order_by(*LAST_ENDED_FIRST)
     rows = list(newest.values_list("queue", "error__type", "finished_at")[: keyset.COUNT_LIMIT + 1])
@@ -107,7 +108,7 @@ def figures(within: frozenset[str] | None = None) -> Figures:
 
 
 def total() -> tuple[int, bool]:
-    """Return the number of dead letters, and whether there are more: the first 100,000 count."""
+    """Return the number of dead letters, up to `MAX_COUNTED`, and whether there are more."""
     rows = Job.primary.filter(dead_letter=True).order_by()
     number = rows[: MAX_COUNTED + 1].count()
     return min(number, MAX_COUNTED), number > MAX_COUNTED
@@ -214,7 +215,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     if job.options.get("rate_limit"):
         changed.rate_limit = job.options["rate_limit"]
-        # Without a key of its own, that of its queue.
+        # If the job has no key of its own, this is the key of its queue.
         job.options = {**job.options, "limit_key": changed.limit_key}
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}

@@ -1,7 +1,7 @@
-"""The history of a job across its attempts (ojs-execution-history §3, §4), from its rows.
+"""The history of a job across its attempts (ojs-execution-history §3, §4).
 
-Nothing is recorded for it: a job has no row more. It lives as long as the job, unless it is deleted
-before.
+It is computed from the rows of the job and its attempts, so no further row is stored. It exists as
+long as the job, unless it is deleted before.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ from django_ojs.spec.states import State
 from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database, transitions
 
-#: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
+#: A history has at most this many of the latest unsuccessful runs, which keeps it below 1,000
+#: events (§6).
 MAX_RUNS: Final = 400
 
 _RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
@@ -73,10 +74,10 @@ def read(job: Job) -> list[HistoryEvent]:
 
 @database.write_transaction
 def delete(job_id: UUID) -> int:
-    """Delete the history of a job, also of one that has not ended, and return how many events.
+    """Delete the history of a job, even of one that has not ended. Return how many events it had.
 
-    The job stays as it is, with its arguments, its result and its last error; `errors`, those of
-    its attempts, are part of the history. Raises JobNotFound.
+    The job keeps its arguments, its result and its last error. The `errors` of its attempts are
+    part of the history. Raises JobNotFound.
     """
     job = transitions.lock(job_id)
     number = len(read(job))
@@ -126,7 +127,7 @@ def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
         data["error_type"] = attempt.error.get("type", "")
     type = "job.attempt_failed"
     if attempt.outcome == AttemptOutcome.CANCELLED:
-        return  # The end of the job says so.
+        return  # The event of the job's end reports this.
     if attempt.outcome in _RETURNED:
         type = "job.state_changed"
         waits = attempt.retry_delay_ms is not None

@@ -129,7 +129,7 @@ class JobFilter:
         for tag in self.tags:
             check_text(tag, "tags")
         for name, value in self.by_extensions:
-            # One that was stored stays readable where its extension was taken out.
+            # A stored filter stays readable after the extension of its qualifier was removed.
             if name in registry.qualifiers:
                 condition(name, value)
 
@@ -338,7 +338,7 @@ def _waited(now: Expression) -> Expression:
 def _between(
     found: QuerySet[Job], elapsed: Expression, over: timedelta | None, under: timedelta | None
 ) -> QuerySet[Job]:
-    # A job that is available again started before: that time is negative, and none of its own.
+    # A job that is available again has the start of an earlier run, which makes this time negative.
     found = found.filter(GreaterThanOrEqual(elapsed, 0.0))
     if over is not None:
         found = found.filter(GreaterThan(elapsed, over / _MILLISECOND))

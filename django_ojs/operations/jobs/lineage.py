@@ -9,10 +9,10 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Job
 
-#: Descendants of a job that are shown; a handler may enqueue a million jobs.
+#: The most descendants that are shown, because a handler may enqueue a million jobs.
 MAX_DESCENDANTS: Final = 1_000
-#: Generations that are shown. Where each run enqueues the next job there is one for every run; each
-#: has a query, and JSON that is nested some hundred levels deeper cannot be written or read.
+#: The most generations that are shown. If each run enqueues the next job, there is a generation for
+#: every run. Each takes a query, and JSON that is nested much deeper cannot be written or read.
 MAX_GENERATIONS: Final = 100
 
 _FIELDS: Final = ("id", "type", "queue", "original_queue", "state", "dead_letter", "parent_id")
@@ -35,13 +35,13 @@ def children_of(parents: Collection[UUID], queues: Collection[str] | None = None
 def descendants(
     job_id: UUID, *, queues: Collection[str] | None = None, limit: int = MAX_DESCENDANTS
 ) -> tuple[list[Descendant], bool]:
-    """Return the children of a job with theirs, `limit` jobs at most, and whether there are more.
+    """Return a job's descendants, `limit` jobs at most, and whether there are more.
 
-    One query for each generation, the oldest generations first, `MAX_GENERATIONS` at most. With
-    `queues`, a job of another queue is left out with its descendants.
+    Each generation takes one query, and the oldest generations come first, `MAX_GENERATIONS` at
+    most. With `queues`, a job of another queue is left out with its descendants.
     """
     root: list[Descendant] = []
-    # A client names the parents of its jobs, so that two may name each other.
+    # Clients name the parents of their jobs, so two jobs may name each other.
     lists, seen = {job_id: root}, {job_id}
     left = limit
     generation = [job_id]

@@ -54,7 +54,7 @@ LISTED_FIELDS = (
     "discard_reason",
 )
 
-#: A client's clock is ahead by less than this.
+#: The clocks of clients are assumed to be ahead by less than this.
 _CLOCKS: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -69,7 +69,7 @@ _NEXT_CLAIMED_FIRST: Final[Order] = {"-priority": int, "enqueued_at": datetime, 
 class IndexScan:
     """A range of an index: the rows in it, and their order.
 
-    `whole`: the filter has no other condition, so each of the rows matches.
+    `whole` says that the filter has no other condition, so that each of the rows matches.
     """
 
     rows: dict[str, Any]
@@ -113,7 +113,8 @@ class IndexScan:
 def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     """Return the index scans that find the jobs of a filter; two of them have the same order.
 
-    `in_steps`: time passes between the steps of a scan, and no job may move behind its cursor.
+    `in_steps` says that time passes between the steps of a scan, so that no job may move behind its
+    cursor.
     """
     state = which.states[0] if len(which.states) == 1 else None
     if which.dead_letter and which.states and State.DISCARDED not in which.states:
@@ -161,7 +162,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if state is State.AVAILABLE and which.queue is not None and not (in_steps and len(holds) > 1):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        # What extensions hold has ranges of the index of its own, and changes between them.
+        # Jobs that extensions hold are in other ranges of the index, and move between them.
         return [
             IndexScan(
                 rows={**whose, "hold": value},
@@ -177,7 +178,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
 
 
 def _ended(which: JobFilter) -> dict[str, Any]:
-    # It bounds the range of the index, and not only its rows.
+    # This condition also limits the range of the index that is read.
     if which.ended_until is None:
         return {}
     return {"finished_at__lt": Moment(Value(which.ended_until))}
@@ -219,14 +220,15 @@ def list_jobs(
     has_all = is_first and (page.after is None or page.scanned is not None)
     if not has_all or which.counted:
         return page
-    # A rare match is not looked for twice.
+    # The count is taken from this page, so that a rare match is not searched for twice.
     return replace(page, count=lambda: (len(page.rows), page.scanned is not None))
 
 
 def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
     """Return how many jobs match a filter, and whether there may be more.
 
-    Exact where the counts have it, and otherwise those that the first scan finds, up to 10,000.
+    The number is exact if the counts have it. Otherwise it is what the first scan finds, up to
+    10,000.
     """
     if which.counted:
         return which.number(), False
@@ -241,7 +243,8 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
 def about(which: JobFilter) -> int:
     """Return about how many jobs the scans of a filter read from their first job to their last one.
 
-    By the counts, so that it reads no job. Some may be too new for the filter, or no dead letters.
+    The number comes from the counts, so no job is read. Some of these jobs may be too new for the
+    filter, or may not be dead letters.
     """
     rows = index_scans(which, in_steps=True)[0].rows
     if "pk__in" in rows:

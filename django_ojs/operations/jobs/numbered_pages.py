@@ -1,6 +1,6 @@
 """Numbered and sorted pages of jobs, for the control plane (ojs-admin-api §7.1).
 
-No index has their orders, so a page has an offset; `listing` pages by cursors.
+No index has these orders, so a page has an offset. The pages of `listing` have cursors.
 """
 
 from datetime import datetime
@@ -19,7 +19,8 @@ from django_ojs.spec.states import State
 Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
 SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_at")
 
-#: Jobs that are read to count and to sort them, in about 20 ms; of more, the page is `capped`.
+#: The most jobs that are read to count and sort them, which takes about 20 ms. If there are more,
+#: the page is `capped`.
 WINDOW = 10_000
 
 

@@ -27,9 +27,9 @@ def hides(name: str) -> bool:
 
 
 def redacted_key(key: str, *, may_see: bool) -> str:
-    """Return a limit key with those arguments in it hidden that the settings name.
+    """Return a limit key in which the arguments that the settings name are hidden.
 
-    Without `may_see` all of them are hidden. The extension of the limits knows which parts are
+    Without `may_see`, all arguments are hidden. The extension for limits knows which parts are
     arguments, unless another program made the key, or it was made for one enqueue.
     """
     names = _names()

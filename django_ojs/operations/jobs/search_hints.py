@@ -8,13 +8,13 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.figures import known_queues
 
-#: Names that are compared with the name, and that the hint lists.
+#: How many existing names are compared with the name, and how many the hint lists.
 _COMPARED: Final = 1_000
 _LISTED: Final = 10
 
 
 def unknown_name(which: JobFilter) -> str | None:
-    """Return a sentence with the queues or hosts there are, if the filter names one that is not."""
+    """Return a sentence with the existing queues or hosts, if the filter names an unknown one."""
     named = which.queues if which.queue is None else (which.queue,)
     hints = (hint for name in named if (hint := _unknown_queue(which, name)) is not None)
     return next(hints, None) or _unknown_host(which)

@@ -108,7 +108,7 @@ _BARE: Final = re.compile(r'[^\s":]+').fullmatch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """The filter of a text; None with `errors`, which say what cannot be parsed."""
+    """The filter of a text, or None and `errors` that say what cannot be parsed."""
 
     filter: JobFilter | None
     errors: list[str] = field(default_factory=list)
@@ -200,7 +200,7 @@ def _parsed(name: str, value: str, quoted: bool, now: datetime) -> dict[str, Any
 
 
 def _excluded(name: str, value: str) -> dict[str, Any]:
-    """Return the fields of a filter that a word with a minus sets: what a job is not."""
+    """Return the filter fields for a word with a minus, which says what a job must not be."""
     names = tuple(each for each in value.split(",") if each)
     if name == "state":
         excluded = _states(value)
@@ -385,7 +385,7 @@ def _time(name: str, since: str, until: str) -> _Parser:
 def _period(found: re.Match[str]) -> tuple[datetime, datetime]:
     """Return when a day, an hour, a minute or a second begins and ends.
 
-    In the time zone of the pages, unless the text has an offset.
+    It is read in the time zone of the pages, unless the text has an offset.
     """
     _, day, hour, minute, second, offset = found.groups()
     text = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}"
@@ -419,7 +419,7 @@ _PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ende
 
 #: A filter may have several values of these fields.
 _SEVERAL: Final = frozenset({"ids", "tags", "held", "by_extensions", "not_queues", "not_types"})
-#: What a job is not, by the field.
+#: The qualifier behind each field that excludes values.
 _EXCLUDED: Final = {"not_queues": "queue", "not_types": "type"}
 _ELAPSED: Final = ("ran", "waited")
 _QUALIFIER_OF: Final = {
@@ -473,7 +473,7 @@ def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
 
 
 def _rejected(values: dict[str, Any]) -> list[str]:
-    """Return what JobFilter says against the values of each of its fields."""
+    """Return the errors that JobFilter raises for these values, one field at a time."""
     errors = []
     for name, value in values.items():
         try:
@@ -517,7 +517,7 @@ def render(which: JobFilter) -> str:
             if length is not None:
                 words.append(f"{name}:{sign}{_rendered_duration(length)}")
     for held in which.held:
-        # Two values are a number and its text.
+        # If there are two values, they are a number and its text, and either finds both.
         text = held.values[-1] if len(held.values) > 1 else _rendered(held.values[0])
         words.append(f"{'.'.join((held.column, *held.path))}:{text}")
     for name, fields in _PERIODS.items():

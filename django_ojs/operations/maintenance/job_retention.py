@@ -33,8 +33,8 @@ class Retention:
     def of(self, queue: str, original_queue: str | None = None) -> timedelta:
         """Return how long the jobs of a queue are kept.
 
-        Those that ran in another one are kept as long as that keeps its own, unless the queue where
-        they are has a retention of its own.
+        Jobs that ran in another queue are kept as long as that queue keeps its own, unless the
+        queue where they are now has a retention of its own.
         """
         decides = queue if original_queue is None or queue in self.own else original_queue
         return self.by_queue.get(decides, self.default)

@@ -16,7 +16,8 @@ TERM = timedelta(seconds=2)
 @database.retry_contention
 def take(holder: str, name: str = MAINTENANCE) -> bool:
     """Take or renew the lease, for two seconds. Return False when another process has it."""
-    # Literal: each worker that waits for the lease tries this twice a second.
+    # This is literal SQL for speed, because each worker that waits for the lease tries it twice a
+    # second.
     connection = database.connection()
     dialect = database.dialect_of(connection)
     if dialect.take_lease(connection, name, holder, TERM.total_seconds()):
@@ -31,9 +32,9 @@ def take(holder: str, name: str = MAINTENANCE) -> bool:
 
 
 def take_from(dead: str, holder: str) -> bool:
-    """Take the lease of the maintenance from its holder, which need not expire then.
+    """Take the lease of the maintenance from its holder before it expires.
 
-    Return False when that has it no longer.
+    Return False if the holder no longer has it.
     """
     held = Lease.primary.filter(name=MAINTENANCE, holder=dead)
     return database.retried(lambda: held.update(holder=holder, until=Now() + TERM)) > 0

@@ -1,7 +1,7 @@
 """Maintenance mode (ojs-admin-api §12.1): jobs are accepted, and none is handed out.
 
-FETCH returns no job of any queue and nothing is promoted; PUSH works as before, and so does all
-that ends active jobs. A queue that was paused on its own is still paused afterwards.
+FETCH returns no job of any queue, and nothing is promoted. PUSH works as before, and so does
+everything that ends active jobs. A queue that was paused separately is still paused afterwards.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from django_ojs.storage.figures import counts
 #: What the audit trail shows of maintenance mode that is off.
 _OFF: Final = {"maintenance": "off"}
 
-#: Characters: a sentence or two, for the pages that show why no job runs.
+#: The most characters of a reason: a sentence or two, for the pages that show why no job runs.
 MAX_REASON = 1000
 
 

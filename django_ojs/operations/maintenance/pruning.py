@@ -20,7 +20,7 @@ from django_ojs.storage import database, raw_queries
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: How many jobs of a kind are deleted in one transaction. None waits for their locks.
+#: How many jobs of a kind are deleted in one transaction. Nothing waits for their locks.
 PRUNED: Final = 2 * BATCH
 
 #: How many jobs one step of a walk reads. It deletes at most this many.
@@ -35,9 +35,9 @@ WALK_AGAIN: Final = 3600.0
 
 
 def prune(limit: int = PRUNED, *, since: timedelta = timedelta(0)) -> int:
-    """Delete finished jobs that no queue keeps, past their retention time for `since`, or longer.
+    """Delete finished jobs that no queue keeps and whose retention ended at least `since` ago.
 
-    At most `limit` of each kind. Return how many.
+    At most `limit` jobs of each kind are deleted. Return how many.
     """
     return sum(
         _prune(kind, kept.longest + since, limit) for kind, kept in job_retention.current().items()
@@ -45,7 +45,7 @@ def prune(limit: int = PRUNED, *, since: timedelta = timedelta(0)) -> int:
 
 
 def condition(since: timedelta = timedelta(0)) -> str:
-    """Whether `prune` may find any, in SQL."""
+    """Whether `prune` may find any jobs, in SQL."""
     kinds = (
         raw_queries.is_older(
             Job,
@@ -61,8 +61,9 @@ def condition(since: timedelta = timedelta(0)) -> str:
 def overdue(since: timedelta = timedelta(0)) -> dict[Kind, int]:
     """Return how many finished jobs of each kind are past their retention for `since` or longer.
 
-    Counted up to `COUNTED`; kinds without any are left out. Pruning by queue takes up to an hour
-    (`WALK_AGAIN`), which is added to `since` for the queues with a retention of their own.
+    Jobs are counted up to `COUNTED`, and kinds without any are left out. Pruning by queue takes up
+    to an hour (`WALK_AGAIN`), which is added to `since` for the queues with a retention of their
+    own.
     """
     found = {}
     for kind, kept in job_retention.current().items():
@@ -83,7 +84,7 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     if not kept.by_queue:
         return jobs
     walk = timedelta(seconds=WALK_AGAIN) if since else since
-    # As `Retention.of`.
+    # This decides in the same way as `Retention.of`.
     jobs = jobs.alias(
         decides=Case(
             When(queue__in=[*kept.own], then="queue"), default=Coalesce("original_queue", "queue")
@@ -97,12 +98,12 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
 
 
 def _unneeded() -> RawSQL:
-    """Return the condition on a job that no extension needs it."""
+    """Return the condition that no extension needs a job."""
     return RawSQL(hooks.is_unneeded(), (), output_field=BooleanField())
 
 
 def _prune(kind: Kind, age: timedelta, limit: int) -> int:
-    # Usually there are none: no transaction is opened.
+    # Usually there are none, and then no transaction is opened.
     return _erase_old(kind, age, limit) if _old_jobs(kind, age, 1) else 0
 
 
@@ -156,7 +157,7 @@ class QueuePruner:
         self._walks: dict[Kind, _Walk] = {}
 
     def prune(self) -> int:
-        """Go on with each walk. Return how many jobs were read."""
+        """Take one step of each walk. Return how many jobs were read."""
         return sum(
             self._step(kind, kept)
             for kind, kept in job_retention.current().items()

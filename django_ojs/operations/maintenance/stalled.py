@@ -17,14 +17,14 @@ from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 
-#: Jobs that one step tells of.
+#: The most jobs that one step publishes.
 BATCH: Final = 100
 
 
 def tell_stalled() -> int:
     """Publish each run whose reports of progress have stopped, once until it reports again.
 
-    A run that never reported is none of them. Return how many.
+    A run that never reported is left out. Return how many.
     """
     if not is_published(EventType.PROGRESS_STALLED):
         return 0
@@ -50,7 +50,7 @@ def _silent() -> QuerySet[Job]:
 
 @database.write_transaction
 def _tell(silent: QuerySet[Job, UUID]) -> int:
-    # Locked, so that no report is overwritten.
+    # The rows are locked, so that no report is overwritten.
     held = list(
         Job.primary.filter(pk__in=list(silent), state=State.ACTIVE).select_for_update(
             skip_locked=True, no_key=True

@@ -44,9 +44,10 @@ def active_condition() -> str:
 
 
 def enforce_for_a_moment() -> int:
-    """Do it as a step of maintenance. Return how many; at least `BATCH` when there may be more.
+    """Enforce timeouts for a moment, as a step of maintenance.
 
-    After the database stored nothing for a while, the outcomes of the workers come first.
+    Return how many jobs failed; at least `BATCH` when there may be more. If the database could not
+    store anything for a while, nothing is enforced until workers have stored their outcomes.
     """
     return enforce(seconds=STEP, when=liveness.may_judge)
 
@@ -56,8 +57,8 @@ def enforce(
 ) -> int:
     """Fail active jobs whose worker did not enforce their timeout. Return how many.
 
-    Stop after `seconds`, and return at least `limit` then. `when` is asked where there are such
-    jobs.
+    It stops after `seconds`, and then returns at least `limit`. `when` is called only if there are
+    such jobs, and none of them fails if it returns False.
     """
     until = time.monotonic() + seconds
     if not raw_queries.holds(active_condition()):
@@ -66,13 +67,13 @@ def enforce(
     timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))
     enforcing = Worker.primary.filter(pk=OuterRef("worker_id"), enforces_timeouts=True)
     enforced = Exists(enforcing)
-    # While it sends heartbeats it stops its runs by a clock of its own: that of the database may
-    # have been set on, and then they are not late.
+    # A worker that sends heartbeats stops its runs by its own clock. The clock of the database may
+    # have been moved forward, and then these runs are not late.
     silence = Milliseconds(F("dead_after_ms"))
     total = Milliseconds(
         Cast(KeyTextTransform("total_timeout", "options"), BigIntegerField()) * Value(1000)
     )
-    # `expires_at`: the JSON of jobs without a deadline is not read.
+    # `expires_at` is checked first, so that the JSON of jobs without a deadline is not read.
     ends = Q(expires_at__lte=Now())
     late = Job.primary.filter(
         ~Exists(enforcing.filter(seen_at__gt=Now() - silence)),

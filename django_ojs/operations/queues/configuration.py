@@ -63,8 +63,8 @@ def _create(name: str, given: dict[str, Any]) -> None:
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     """Change a queue's own configuration by top-level key, and return the queue.
 
-    A null removes a value, so that the one of the default policy holds. An unknown queue is
-    created. Each FETCH from then on checks its limits; other processes may enqueue by the former
+    A null removes a value, so that the value of the default policy applies. An unknown queue is
+    created. Each later FETCH checks the new limits; other processes may enqueue by the former
     configuration for up to a second. Raises InvalidRequest or a subclass.
     """
     limits = settings().limits

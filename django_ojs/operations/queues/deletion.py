@@ -41,12 +41,13 @@ Strategy = Literal["reject", "discard", "move"]
 
 STRATEGIES: tuple[Strategy, ...] = ("reject", "discard", "move")
 
-#: Jobs that one call moves or discards: some seconds of work.
+#: The most jobs that one call moves or discards, which takes some seconds.
 MOST = 50_000
 
 _LEFT = (*sorted(WAITING), State.PENDING)
 
-# Each in the order of an index; the available ones from the end that is not claimed from.
+# The jobs of each state are taken in the order of an index, and available jobs from the end that is
+# claimed last.
 _ORDER = {
     State.AVAILABLE: ("-hold", "priority", "-enqueued_at"),
     State.PENDING: ("pk",),
@@ -64,8 +65,8 @@ _Act: TypeAlias = Callable[[list[UUID], State], int]
 class Deletion:
     """The result of a deletion.
 
-    `state` is `draining` while jobs of the queue still run, or while more wait than one call takes:
-    then `waiting` says how many, and the queue stays until it is deleted again.
+    `state` is `draining` while jobs of the queue still run, or if more jobs wait than one call
+    takes. Then `waiting` says how many, and the queue remains until it is deleted again.
     """
 
     queue: str
@@ -83,20 +84,20 @@ def delete(
 
     Each transaction changes 500 jobs, so that other transactions wait only briefly for their locks.
     Raises NotFound, Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest
-    or a subclass, QueuePaused when the target is draining, and QueueFull when it has no room for
-    the next 500, or for all jobs of a part of it: the jobs that were moved stay in the target,
-    those of other parts too, and `details["jobs_affected"]` is their number.
+    or a subclass, QueuePaused when the target is draining, and QueueFull when the target has no
+    room for the next 500 jobs, or for all jobs of a part of it. Jobs that were moved before then
+    stay in the target, and `details["jobs_affected"]` is their number.
 
-    Of the available jobs those are moved first that would be claimed last: when the room ends,
-    those that are claimed next are still together, in the queue. Of the scheduled and retryable
-    ones those that are due first.
+    Available jobs that would be claimed last are moved first. If the room ends, the jobs that are
+    claimed next are still together in the queue. Scheduled and retryable jobs that are due first
+    are moved first.
     """
     _check(name, strategy, target)
     known = get(name)
     if strategy == "reject":
         _reject_unfinished(name, known.counts)
-    make(name)  # What marks it as deleted; a queue that only has jobs has none.
-    # First, because many transactions follow.
+    make(name)  # The row marks the queue as deleted; a queue that only has jobs has none yet.
+    # The audit trail gets its entry first, because many transactions follow.
     entry = operator.acted("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
     if target is not None:
@@ -189,8 +190,8 @@ def _each_batch(
     affected = 0
     for state in _LEFT:
         before = (-1, -1)
-        # Again, while jobs are enqueued in the meantime, or those that were rejected hid others;
-        # those that stay end it.
+        # A state is repeated, because jobs may be enqueued meanwhile, and rejected jobs may hide
+        # others. It ends when a round has changed nothing.
         while affected < most and before != (before := (affected, len(rejections))):
             keys = _keys(name, state, most - affected, rejections)
             try:
@@ -241,7 +242,7 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
     which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     moved = which.update(queue=target)
     if Job.primary.filter(OneOf("pk", keys), hold__gt=FREE).exists():
-        # What has these jobs to itself needs to have a say in the claims of the other queue.
+        # The extension that holds these jobs must take part in the claims of the other queue.
         rules = Queue.primary.filter(pk=source).values_list("rules", flat=True).first() or 0
         queue_configs.add_rules([target], hooks.rules_with(rules, {}))
     notify.workers_of([target])

@@ -42,10 +42,10 @@ def _pause(name: str, by: str | None) -> Queue:
 
 
 def drain(name: str, *, by: str | None = None) -> Queue:
-    """Let a queue accept no jobs, known or not, and return it. `by` as in `pause`.
+    """Drain a queue, known or not, and return it. `by` as in `pause`.
 
-    Jobs that are in it run to their end, their further attempts included. A paused queue stays
-    paused as well. Other processes may store jobs for up to a second more.
+    From now on it accepts no jobs. Jobs that are in it run to their end, further attempts included.
+    A paused queue stays paused as well. Other processes may store jobs for up to a second more.
     """
     check_queue(name, settings().limits)
     return _drain(name)
@@ -90,6 +90,6 @@ def _resume(name: str, by: str | None) -> Queue:
 
 
 def _shown(queue: Queue) -> dict[str, Any]:
-    """Return what the audit trail shows: a queue may be paused and draining."""
+    """Return the state for the audit trail; a queue may be both paused and draining."""
     states = {QueueState.PAUSED: queue.paused_at, QueueState.DRAINING: queue.draining_at}
     return {"state": [state for state, since in states.items() if since] or [QueueState.ACTIVE]}

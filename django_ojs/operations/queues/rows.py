@@ -57,16 +57,16 @@ def mark_deleted(queue: Queue) -> None:
 
 
 def has_new_jobs(found: ByState) -> bool:
-    """Whether jobs of a deleted queue wait, by their counts: then it exists again."""
+    """Whether jobs of a deleted queue wait, by the counts. Then the queue exists again."""
     return any(found.get(state) for state in (*WAITING, State.PENDING))
 
 
 def settle_deleted() -> int:
-    """Make deleted queues with new jobs new ones, and remove those without any job.
+    """Turn deleted queues with new jobs into new queues, and remove those without any job.
 
     Return how many rows were changed.
     """
-    # All of them: many may be left that have only finished jobs.
+    # All rows are read, because many queues may have only finished jobs left.
     deleted = list(_deleted().values_list("pk", flat=True))
     return sum(_settle(deleted[at : at + BATCH]) for at in range(0, len(deleted), BATCH))
 
@@ -85,7 +85,8 @@ def _settle(deleted: list[str]) -> int:
 def put_rules_right() -> int:
     """Give queues the rules of their configurations, and return how many rows were changed.
 
-    Whatever has written a configuration by itself, such as SQL, has left the rules as they were.
+    A program that wrote a configuration without this package, such as SQL, left the rules as they
+    were.
     """
     stored = Queue.primary.values_list("pk", "rules", "config")
     right = [(name, rules, hooks.rules_with(rules, config)) for name, rules, config in stored]

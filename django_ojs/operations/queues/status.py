@@ -39,15 +39,15 @@ class QueueStatus:
 
     name: str
     state: QueueState
-    #: When its row was made, or a request named it first; None if only Python code has enqueued to
-    #: it: the jobs do not tell, because the first may be deleted.
+    #: When its row was made, or a request named it first. None if only Python code has enqueued to
+    #: it, because its first job may be deleted and tells nothing.
     created_at: datetime | None
     #: When its configuration was last changed.
     updated_at: datetime | None
     paused_at: datetime | None
     counts: ByState
     config: QueueConfig
-    #: Since when it accepts no jobs; also while it is paused.
+    #: Since when it accepts no jobs. This is also set while the queue is paused.
     draining_at: datetime | None = None
 
     @property
@@ -88,8 +88,8 @@ def number(within: Collection[str] | None = None) -> int:
 def busiest(*, limit: int, text: str = "", with_times: bool = True) -> Page[QueueStatus]:
     """Return the configured queues, and of the others the `limit` with the most waiting jobs.
 
-    `text`: only queues whose name contains it. Without `with_times`, it may not be known since when
-    they exist.
+    With `text`, only queues whose name contains it are returned. Without `with_times`, `created_at`
+    may be missing.
     """
     found = known_queues.by_load(limit=limit, text=text)
     return Page(rows=_read(found.names, with_times=with_times), count=lambda: (found.total, False))
@@ -119,7 +119,7 @@ def stored_default() -> dict[str, object]:
 
 
 def _read(names: Collection[str], *, with_times: bool = True) -> list[QueueStatus]:
-    """Return the queues of these names that are known."""
+    """Return the known queues among these names."""
     if not names:
         return []
     counted = {name: found for name, found in counts.by_queue(names).items() if found}

@@ -154,8 +154,9 @@ def first_labels(worker_ids: Collection[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkersOfType:
-    """The running workers of some queues: those with a handler for a type, those without one, and
-    those that did not report their types.
+    """Running workers of some queues, by whether they have a handler for a type.
+
+    `unknown` are those that did not report their types.
     """
 
     having: list[str]
@@ -205,9 +206,9 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
 
 @database.write_transaction
 def resize(worker_id: str, slots: int) -> None:
-    """Let a worker run so many jobs at a time, from its next BEAT.
+    """Let a worker run `slots` jobs at a time, from its next BEAT on.
 
-    Raises NotFound, and Conflict for a number that is not between those that it reported.
+    Raises NotFound, and Conflict for a number outside the limits that it reported.
     """
     rows = Worker.primary.filter(pk=worker_id).select_for_update()
     row = rows.values("concurrency", "least_slots", "most_slots", "wanted_slots").first()
@@ -230,9 +231,9 @@ def resize(worker_id: str, slots: int) -> None:
 def deregister(worker_id: str) -> int:
     """Remove a worker whose heartbeats have stopped, and rescue its jobs. Return how many.
 
-    This is the rescue from a dead worker (worker-protocol §10.2): its only job spends an attempt,
-    and is discarded without attempts left. If the worker is alive after all, its ACK and FAIL are
-    rejected. Raises NotFound, and Conflict while its heartbeats arrive.
+    This is the rescue from a dead worker (worker-protocol §10.2): a job that was its only one
+    spends an attempt, and is discarded if none is left. If the worker is alive after all, its ACK
+    and FAIL are rejected. Raises NotFound, and Conflict while its heartbeats arrive.
     """
     status = get(worker_id)
     if status.condition != STALE:

@@ -52,13 +52,15 @@ def _remove(
     database.dialect().read_committed(database.connection())
     # A row that is locked is being deleted by another process, or its worker claims jobs.
     locked = list(workers.select_for_update(skip_locked=True).values_list("pk", flat=True))
-    # The condition again: what was claimed before the rows were locked is seen only now.
+    # The condition is checked again, because jobs that were claimed before the rows were locked are
+    # visible only now.
     workers = workers.filter(pk__in=locked)
     columns = ("pk", "started_at", "now", "state", "directive")
     found = list(workers.annotate(now=Now()).values_list(*columns))
     for key, since, now, *states in found:
         if reason == "signal" and {*states} == {Directive.RUNNING}:
-            # It had no job to finish, and has sent no beat since.
+            # The worker had no job to finish and sent no beat after the signal, so nothing has
+            # reported that it was quiet.
             publish(EventType.WORKER_QUIET, of_worker, key, active_jobs=0)
         publish(
             EventType.WORKER_STOPPED,

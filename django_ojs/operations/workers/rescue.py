@@ -64,8 +64,9 @@ def lapse(limit: int = BATCH) -> int:
 class LapseCheck:
     """Takes back lapsed leases one batch at a time, and finds the jobs of many batches at once.
 
-    With `since`, it does nothing until a lease lapsed that long ago: maintenance is behind. A lease
-    that lapsed while the database stored nothing is left to its worker for the time of a heartbeat.
+    With `since`, it does nothing until a lease lapsed that long ago, which shows that maintenance
+    is behind. If a lease lapsed while the database could store nothing, its worker gets the time of
+    a heartbeat to extend it.
     """
 
     def __init__(self, *, since: timedelta = timedelta(0)) -> None:
@@ -79,11 +80,12 @@ class LapseCheck:
         if not self._found and self._is_wanted():
             self._found = raw_queries.keys(Job, _lapsed_in_time(), limit=FOUND)
         if self._found and not liveness.jobs_are_writable():
-            # Extensions waited as well, and are stored now.
+            # Extensions of leases waited for the same lock, and are stored now.
             self._found = []
         batch, self._found = self._found[:BATCH], self._found[BATCH:]
         batch = self._without_locked(batch)
-        # Another worker may have taken them back, or their worker has extended its leases.
+        # Another worker may have taken these jobs back, or their worker may have extended its
+        # leases.
         count = _lapse(batch)
         if count < len(batch):
             self._note_locked(batch)
@@ -129,7 +131,7 @@ def _lapsed_in_time() -> str:
         "WHERE id = ojs_job.worker_id AND beat_interval_ms IS NOT NULL"
     )
     steady = database.dialect().steady(f"coalesce(({beat_ms}), 0)")
-    # It sends heartbeats, and something keeps it from extending its leases, such as a lock.
+    # The worker sends heartbeats, but something keeps it from extending its leases, such as a lock.
     is_behind = (
         "EXISTS (SELECT 1 FROM ojs_worker WHERE id = ojs_job.worker_id "
         "AND beat_interval_ms IS NOT NULL AND steady_since IS NULL)"
@@ -167,8 +169,8 @@ def _lapse(keys: Collection[UUID]) -> int:
 def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | None = None) -> int:
     """Take back all jobs of dead workers, and remove these workers (worker-protocol §10.2).
 
-    A job that a worker held alone spends an attempt. Of several jobs one may have killed the
-    worker, and which one is not known: the first ISOLATED_AFTER such losses of a job spend none.
+    A job that a worker held alone spends an attempt. If it held several, it is not known which of
+    them may have killed it, so the first ISOLATED_AFTER such losses of a job spend none.
     `exit_code` is that of the process, if it is known. Return how many jobs.
     """
     if not worker_ids:
@@ -209,7 +211,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
 
 @database.write_transaction
 def _end_isolation_beside(cause: UUID) -> None:
-    """Let jobs run beside others again that were lost together with a job that is the cause."""
+    """End the isolation of jobs that were lost together with the job that was the cause."""
     lost = Attempt.primary.filter(outcome=AttemptOutcome.LOST)
     isolated = Job.primary.filter(state=State.AVAILABLE, lost_with_others__gte=ISOLATED_AFTER)
     beside = isolated.filter(
@@ -252,15 +254,16 @@ class DeadWorkers:
         self._look_at = 0.0
 
     def database_was_away(self) -> None:
-        """Wait for a heartbeat of workers whose sessions have ended: they connect again."""
+        """Give workers whose sessions have ended the time of a heartbeat to connect again."""
         self._back_at = time.monotonic()
         self._suspects = set()
 
     def take_lease(self, holder: str) -> bool:
-        """Take the lease of the maintenance, from a holder whose session has ended too.
+        """Take the lease of the maintenance, even from a holder whose session has ended.
 
-        One check is enough for that, at most once a second: it costs more than `lease.take`. If the
-        holder lives, it finds within a second that it does not have the lease any more.
+        One check of the session is enough for that. It runs at most once a second, because it costs
+        more than `lease.take`. A holder that is still alive notices within a second that it no
+        longer has the lease.
         """
         if lease.take(holder):
             return True
@@ -274,7 +277,7 @@ class DeadWorkers:
 
     @property
     def had_outage(self) -> bool:
-        """Whether the database has been away: then `condition` is another one each time."""
+        """Whether the database has been away. Then `condition` changes with each call."""
         return self._back_at is not None
 
     def _back_for(self) -> float:
@@ -364,8 +367,8 @@ def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
 def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
     """Return the jobs that a dead worker had claimed and not started to their queues.
 
-    `started` are the others, as (id, run). If it held none of these, it may have died of a claim,
-    and nothing is returned: no job may run forever without spending an attempt.
+    `started` are its other jobs, as (id, run). If it had started none, the claim may have killed
+    it, and nothing is returned: no job may run forever without spending an attempt.
     """
     active = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
     held = set(active.values_list("pk", "run"))
@@ -381,9 +384,9 @@ def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) 
 def give_back_unknown(known: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
     """Return the jobs that a live worker holds without knowing it to their queues.
 
-    Their claim was committed, and its response was lost with the connection; or a failover lost the
-    outcome of a run and not its claim. The history of the job says so, because the second one ran.
-    `known` are the jobs in flight, as (id, run).
+    Their claim was committed, but its response was lost with the connection; or a failover lost the
+    outcome of a run but not its claim. The history of the job records this, because in the second
+    case the job has run. `known` are the jobs in flight, as (id, run).
     """
     active = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
     unknown = sorted(set(active.values_list("pk", "run")).difference(known))

@@ -19,8 +19,6 @@ from django_ojs.storage.dialects.rows import (
     ClaimRequest,
     Difference,
     Floor,
-    KeyRow,
-    LimitUse,
 )
 from django_ojs.storage.dialects.server import Server, Session
 
@@ -160,35 +158,21 @@ class Dialect(Server):
             for row in self._rows(connection, name, values, **parts)
         ]
 
-    def limit_use(self, connection: BaseDatabaseWrapper, queue: str) -> LimitUse:
-        """Return the limits of a queue and how much of them it uses, under their lock."""
-        return LimitUse(*self._rows(connection, "limit_use", {"queue": queue})[0])
+    def candidates(self, connection: BaseDatabaseWrapper, request: ClaimRequest) -> list[Candidate]:
+        """Return the best available jobs of a queue, in order and locked.
 
-    def limited_candidates(
-        self,
-        connection: BaseDatabaseWrapper,
-        request: ClaimRequest,
-        limited: int,
-        busy: Collection[str],
-    ) -> list[Candidate]:
-        """Return the best available jobs of a queue, in order and locked, and lock their keys.
-
-        As many as are requested of those without a limit by key, and `limited` with one whose key
-        is not in `busy`.
+        As many as are requested of those that are open to all claims, and of those that are open to
+        the claims with a rule.
         """
-        values = {"queue": request.queue, "limit": request.limit, "limited": limited}
-        values["busy"] = self.texts(busy)
+        values = {"queue": request.queue, "limit": request.limit}
         rows = self._candidates(connection, values, ISOLATION[request.isolation])
         rows.sort(key=lambda row: (-row[1], self.time(row[2]), self.uuid(row[0])))
-        return [
-            Candidate(self.uuid(id), size, key, policy, bool(is_locked))
-            for id, _, _, size, key, policy, is_locked in rows
-        ]
+        return [Candidate(self.uuid(id), size, hold) for id, _, _, size, hold in rows]
 
     def _candidates(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
-        return self._rows(connection, "limited_candidates", values, isolation=isolation)
+        return self._rows(connection, "candidates", values, isolation=isolation)
 
     def claim_chosen(
         self,
@@ -206,69 +190,6 @@ class Dialect(Server):
         if request.registered:
             registered = f"AND EXISTS ({self.sql['registered_worker']})"
         return self._claimed(connection, "claim_chosen", values, registered=registered)
-
-    def limit_keys_use(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str]
-    ) -> list[KeyRow]:
-        """Return how much of their limits keys use, under their locks."""
-        rows = self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
-        return [KeyRow(*row) for row in rows]
-
-    def limit_keys_waiting(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
-    ) -> list[tuple[str, int, str | None]]:
-        """Return of each key the waiting jobs, exact up to `most`, and a job's policy as JSON."""
-        values = {"keys": self.texts(keys), "most": most}
-        return self._rows(connection, "limit_keys_waiting", values)
-
-    def limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[str]:
-        """Return the first keys that have waiting or active jobs, or of which something is kept."""
-        return [key for (key,) in self._rows(connection, "limit_keys", {"limit": limit})]
-
-    def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
-        """Lock keys whose limits are to check. Return each, and whether it could be locked."""
-        rows = self._rows(connection, "due_limit_keys", {"limit": limit})
-        return [(key, bool(is_locked)) for key, is_locked in rows]
-
-    def held_jobs(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int, rule: int
-    ) -> list[tuple[str, str, UUID, str | None]]:
-        """Return the best held jobs of these keys, up to `limit` of each key and queue, locked.
-
-        Of the queues that have this rule. Each as (key, queue, id, JSON of its policy), in order.
-        """
-        values = {"keys": self.texts(keys), "limit": limit, "rule": rule}
-        rows = self._rows(connection, "held_jobs", values)
-        return [(key, queue, self.uuid(id), policy) for key, queue, id, policy in rows]
-
-    def held_behind(
-        self,
-        connection: BaseDatabaseWrapper,
-        *,
-        key: str,
-        queue: str,
-        policies: Collection[str],
-        behind: int,
-        limit: int,
-    ) -> list[tuple[UUID, str | None]]:
-        """Return the best held jobs of a key and queue with other policies than these, locked.
-
-        Up to `limit` of the best `behind` jobs, each as (id, JSON of its policy), in order.
-        """
-        values = {"key": key, "queue": queue, "behind": behind, "limit": limit}
-        values["policies"] = self.texts(policies)
-        rows = self._rows(connection, "held_behind", values)
-        return [(self.uuid(id), policy) for id, policy in rows]
-
-    def limited_may_start(self, connection: BaseDatabaseWrapper, queue: str) -> bool:
-        """Say whether a queue has available jobs that are not held, or any key is to check."""
-        return bool(self._rows(connection, "limited_may_start", {"queue": queue})[0][0])
-
-    def recheck_limit_keys(self, connection: BaseDatabaseWrapper) -> int:
-        """Append keys to the journal whose jobs are held without a reason. Return how many."""
-        with connection.cursor() as cursor:
-            cursor.execute(self.sql["recheck_limit_keys"], {})
-            return int(cursor.rowcount)
 
     def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
         """Give committed rows of a table the next positions. Return how many."""

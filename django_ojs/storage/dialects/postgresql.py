@@ -32,7 +32,6 @@ _POSITIONS = {
     "greatest": "GREATEST",
     "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
 }
-_LIMIT_KEY = "(options ->> 'limit_key')"
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
@@ -47,8 +46,6 @@ _SQL = load_all(
     },
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
-    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),

@@ -79,45 +79,14 @@ class Floor:
 class Candidate:
     """An available job of a queue that has rules.
 
-    `policy` is the JSON of its rate limit policy. `is_locked`: its key is locked.
+    Jobs that a rule counts together have a key, which it locks: `is_locked` says whether this claim
+    has the lock. `policy` is the JSON by which that rule decides.
     """
 
     id: UUID
     size: int
-    key: str | None
-    policy: str | None
-    is_locked: bool
-
-
-class KeyRow(NamedTuple):
-    """How much of its limits a key uses; times are in milliseconds since 1970.
-
-    `starts` and `override` are JSON. Of a key of which nothing is kept, most are None.
-    """
-
-    key: str
-    active: int
-    starts: str | None
-    override: str | None
-    paused_until: int | None
-    limited_by: str | None
-    eased_at: int | None
-    rescheduled_until: int | None
-    dropped: int | None
-    dropped_at: int | None
-    now: int
-
-
-class LimitUse(NamedTuple):
-    """The limits of a queue, and how much of them it uses; `now` is in milliseconds since 1970.
-
-    `starts` and the configurations are JSON, None where there is no row. `is_exact`: the statement
-    saw all that was committed before it.
-    """
-
-    active: int
-    starts: str | None
-    now: int
-    is_exact: int
-    config: str | None
-    default_config: str | None
+    #: For which claims it is open (see `spec.hold`).
+    hold: int
+    key: str | None = None
+    policy: str | None = None
+    is_locked: bool = False
