@@ -53,7 +53,7 @@ _STANDARD: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status", "reported"}
 )
 
-#: The name of the logger of the changes of state (see `extensions.transition_log`).
+#: The name of the logger of the changes of state (see `extensions.signals.transition_log`).
 TRANSITIONS: Final = "django_ojs.transitions"
 
 _component = "server"

@@ -10,6 +10,7 @@ from django_ojs.hooks import registry
 from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.dialects.server import is_repeated
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
@@ -67,6 +68,14 @@ def _log_missing(queue: str, bits: int) -> None:
 def _claim(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     # The database or the role may have another default, which the connection does not know.
     database.dialect().read_committed(database.connection())
+    token = is_repeated.set(request.registered)
+    try:
+        return _claim_by(request, rules)
+    finally:
+        is_repeated.reset(token)
+
+
+def _claim_by(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     parts: list[RuledClaim] = []
     for rule in rules:
         part = rule.begin(request)

@@ -139,7 +139,7 @@ class Celery:
     def add_periodic_task(
         self, schedule: object, sig: Signature, name: str | None = None, **options: Any
     ) -> str:
-        """Add an entry to `conf.beat_schedule`, and return its name."""
+        """Add an entry to `app.conf.beat_schedule`, and return its name."""
         name = name or sig.task
         entry = {
             "task": sig.task,

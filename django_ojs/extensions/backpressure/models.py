@@ -6,9 +6,9 @@ from django_ojs.models.base import StoredModel
 
 
 class Bound(StoredModel):
-    """The bound that an enqueue checks (see `storage.bounds`); a queue without a row has none.
+    """The bound that an enqueue checks (see `storage`); a queue without a row has none.
 
-    It is derived from the configuration: only `storage.bounds.write` writes it, and enqueues
+    It is derived from the configuration: only `storage.write` writes it, and enqueues
     increase `until`. On PostgreSQL the function `ojs_admit` reads it with every enqueue.
     """
 

@@ -1,6 +1,6 @@
 """The recorded events (ojs-events): each is stored in the transaction of what it tells of.
 
-Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations.events`.
+Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations.log`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Limits by key: what the maintenance does for jobs that are held (see `storage.key_limits`)."""
+"""Limits by key: what the maintenance does for jobs that are held (see `key_limits`)."""
 
 from typing import Final
 

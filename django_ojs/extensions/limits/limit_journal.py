@@ -1,6 +1,6 @@
 """The journal of the limits by key: which keys are to check, and which held jobs then open.
 
-See `storage.key_limits` for the whole method.
+See `key_limits` for the whole method.
 """
 
 from collections.abc import Collection, Iterable, Mapping

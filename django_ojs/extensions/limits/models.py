@@ -19,7 +19,7 @@ HELD: Final = hold.held_by(BY_KEY)
 
 
 class LimitedQueue(StoredModel):
-    """The starts of a queue with a rate (see `spec.rate_limit.Starts`)."""
+    """The starts of a queue with a rate (see `rate_limit.Starts`)."""
 
     queue = models.CharField(primary_key=True, max_length=255)
     starts = StoredJSONField(default=dict)
@@ -36,7 +36,7 @@ class LimitKey(StoredModel):
     """What is known of a limit key: the starts of its jobs, its pause, and its override."""
 
     key = models.CharField(verbose_name=_("key"), primary_key=True, max_length=255)
-    #: See `spec.rate_limit.Starts`.
+    #: See `rate_limit.Starts`.
     starts = StoredJSONField(default=dict)
     #: From when on no rate needs them.
     expires_at = models.DateTimeField()

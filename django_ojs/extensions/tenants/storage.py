@@ -6,10 +6,10 @@ other queues. Jobs that were stored before the configuration have none until `ma
 maintenance (`JobMarker`) sets it.
 
 The bound of a tenant is exact at the bound, and takes no lock alone far from it (as those of
-queues, see `storage.bounds`): a transaction that adds jobs to a tenant holds a shared lock until it
-ends, and adds no more than a share of the bound; the jobs that are committed, and the share of each
-holder, are more than can be waiting before these transactions end. Near the bound a producer holds
-the lock alone and sees all jobs. Other tenants have other locks.
+queues, see `backpressure.storage`): a transaction that adds jobs to a tenant holds a shared lock
+until it ends, and adds no more than a share of the bound; the jobs that are committed, and the
+share of each holder, are more than can be waiting before these transactions end. Near the bound a
+producer holds the lock alone and sees all jobs. Other tenants have other locks.
 """
 
 import time

@@ -97,8 +97,8 @@ class Dialect(Server):
     def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         """Make new admission tickets of a queue valid, if it has room and none is left.
 
-        A ticket is the permission to add a job without counting jobs (see `storage.bounds`). Where
-        there are none, the holder of the lock counts.
+        A ticket is the permission to add a job without counting jobs. Where there are none, the
+        holder of the lock counts.
         """
 
     @abstractmethod
@@ -172,7 +172,8 @@ class Dialect(Server):
     def _candidates(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
-        return self._rows(connection, "candidates", values, isolation=isolation)
+        statement = self.sql["candidates"].format(isolation=isolation)
+        return self.claim_rows(connection, statement, values)
 
     def claim_chosen(
         self,

@@ -96,8 +96,38 @@ def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) ->
         _send(link, statement, values)
 
 
+def begin(connection: BaseDatabaseWrapper, statement: bytes) -> bool:
+    """Begin a transaction, which psycopg would do before the next statement.
+
+    Return False where that is left to psycopg, or one is open.
+    """
+    link = _known(connection)
+    if (
+        link is None
+        or link.autocommit
+        or link.pgconn.transaction_status != _IDLE
+        or (link.read_only, link.deferrable) != (None, None)
+    ):
+        return False
+    with connection.wrap_database_errors:
+        (result,) = results(link, statement)
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise errors.error_from_result(result, encoding=link.info.encoding)
+    return True
+
+
 def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     """Return psycopg's connection, if a statement may be sent by it."""
+    link = _known(connection)
+    if link is None:
+        return None
+    status = link.pgconn.transaction_status
+    # Otherwise psycopg has to begin a transaction, or to reject the statement.
+    return link if status == _IN_TRANSACTION or (status == _IDLE and link.autocommit) else None
+
+
+def _known(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
+    """Return psycopg's connection, if it is as Django and psycopg make it."""
     # As `cursor()` begins; it also raises inside an event loop.
     connection.close_if_health_check_failed()
     connection.ensure_connection()
@@ -117,11 +147,7 @@ def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     ):
         return None
     connection.validate_thread_sharing()
-    server = link.pgconn
-    status = server.transaction_status
-    # Otherwise psycopg has to begin a transaction, or to reject the statement.
-    is_ready = status == _IN_TRANSACTION or (status == _IDLE and link.autocommit)
-    return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
+    return link if link.pgconn.pipeline_status == pq.PipelineStatus.OFF else None
 
 
 class _Cursors:
