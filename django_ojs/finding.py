@@ -1,7 +1,7 @@
 """A finding: what an operator should know of, in the words of its owner.
 
 The overview of the admin, `manage.py ojs doctor`, `GET /health` and the metrics show the same text.
-It has no age in it: each of them says beside it since when.
+The text contains no age, because each of these shows it separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,8 @@ class Finding:
 
     #: What was found, as a name in lower case, such as `queue_full`.
     kind: str
-    #: Of what, unless it is of a queue, or of a type in it: two findings of a kind differ in this.
+    #: What it is about, unless that is a queue, or a type in it. Two findings of a kind differ in
+    #: this.
     subject: str = ""
     severity: Severity = Severity.WARNING
     text: str

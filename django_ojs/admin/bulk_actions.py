@@ -88,8 +88,8 @@ def bulk_buttons(
 ) -> list[Button]:
     """Return the buttons for all jobs of a filter; none for a filter that matches every job.
 
-    `names`: of these actions only. `what` names the jobs in the labels, where nothing beside the
-    buttons does.
+    With `names`, only the buttons of these actions are returned. `what` names the jobs in the
+    labels, where nothing beside the buttons does.
     """
     if which.empty:
         return []

@@ -186,7 +186,10 @@ def _job(page: OperatorModelAdmin, key: str) -> Job:
 
 
 def _may_edit(request: HttpRequest, job: Job) -> bool:
-    """Whether the form has the arguments: not where it would store what redaction shows of them."""
+    """Return whether the form has the arguments.
+
+    It has none if any of them is redacted, because it would store the redacted value.
+    """
     if not payloads.may_see(request) or redacted(job.args) != job.args:
         return False
     return "offloaded" not in job.options and len(json.dumps(job.args)) <= _MAX_EDITED

@@ -99,7 +99,8 @@ class BulkOperation(StoredModel):
 class BulkOperationJob(StoredModel):
     """A job that a retry made available, so that the page of the operation shows what became of it.
 
-    Kept for a week after the end of the operation, and for the first jobs of a large one.
+    The row is kept for a week after the end of the operation. Of a large operation, only the first
+    jobs have one.
     """
 
     id = models.BigAutoField(primary_key=True)

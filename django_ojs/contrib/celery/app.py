@@ -38,7 +38,7 @@ class _Configured:
         self._app = app
 
     def connect(self, receiver: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
-        """Call `receiver(sender=app)` then; a decorator too."""
+        """Call `receiver(sender=app)` at that time. It is a decorator too."""
         _configured.append((receiver, self._app))
         return receiver
 
@@ -102,7 +102,10 @@ class Celery:
         return AsyncResult(task_id)
 
     def config_from_object(self, obj: object, namespace: str | None = None, **kwargs: Any) -> None:
-        """Do nothing for the settings of Django: `conf` reads them. Raises NoEquivalent else."""
+        """Do nothing for the settings of Django, which `conf` reads.
+
+        Raise NoEquivalent for others.
+        """
         if obj != "django.conf:settings" or namespace != "CELERY":
             raise NoEquivalent(
                 "Celery's configuration is read from Django's settings: write "

@@ -15,8 +15,8 @@ class Bound(StoredModel):
     queue = models.CharField(primary_key=True, max_length=255)
     #: The number of the sequence that issues the tickets of this queue.
     slot = models.PositiveSmallIntegerField(default=0)
-    #: The tickets after `since` and up to `until` are valid without counting; -1: none is. A
-    #: sequence that was set back, as by a restore, begins before `since`.
+    #: The tickets after `since` and up to `until` are valid without counting; none is if `until` is
+    #: -1. A sequence that was set back, as by a restore, begins before `since`.
     since = models.BigIntegerField(default=0)
     until = models.BigIntegerField(default=-1)
     #: The number of tickets of a transaction that does not take the queue lock.

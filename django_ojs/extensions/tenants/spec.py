@@ -15,7 +15,7 @@ MARK: Final = 1 << NUMBER
 #: The tenant of jobs without one (multi-tenancy §15.3). No client can name it.
 DEFAULT_TENANT: Final = "_default"
 MAX_LENGTH: Final = 255
-#: The other tenants wait for as many jobs at most while it is the turn of one.
+#: The most jobs of one turn of a tenant, for which the other tenants wait.
 MAX_WEIGHT: Final = 1000
 
 STRATEGIES: Final = ("fair-share",)
