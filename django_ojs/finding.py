@@ -64,7 +64,7 @@ class Finding:
     cause: str = ""
     #: The arguments of `manage.py` that mend it, if there are some.
     command: str = ""
-    #: Since when. None: since it was found first.
+    #: Since when it holds; None means since it was first found.
     since: datetime | None = None
     #: How many jobs it keeps from running, or has hurt.
     jobs: int = 0
@@ -72,7 +72,7 @@ class Finding:
     type: str = ""
     #: Where the admin leads, the page that mends it first.
     pages: Sequence[AdminPage] = field(default=())
-    #: Kinds of findings of which this one is a consequence: where there is one of them, it is left
+    #: Kinds of findings from which this one follows: if there is one of these, this one is left
     #: out.
     follows: frozenset[str] = frozenset()
 

@@ -532,7 +532,7 @@ def workers_start() -> None:
 
 
 def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
-    """Return what may be shown of a limit key; None where no extension knows its parts."""
+    """Return what may be shown of a limit key, or None if no extension knows its parts."""
     for name, hook in registry.hide_in_key:
         try:
             found: str | None = hook(key, is_hidden, replacement)

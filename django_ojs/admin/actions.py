@@ -94,7 +94,7 @@ class Action:
         return self.consequences is not None or self.form is not None or self.confirm_name
 
     def problem_with(self, keys: Sequence[str]) -> str | None:
-        """Return why the action cannot run on this many objects; None if it can."""
+        """Return why the action cannot run on this many objects, or None if it can."""
         if not keys:
             return _("Nothing was selected.")
         if len(keys) > 1 and not self.multiple:

@@ -108,7 +108,7 @@ def _enqueue(
     args: Sequence[Any],
     options: Options,
 ) -> HttpResponse | None:
-    """Enqueue a new job; None where the form shows an error."""
+    """Enqueue a new job, or return None if the form then shows an error."""
     item = Request(type=form.type, args=list(args), options=options)
     try:
         result = push_by_operator(envelope_of(item), push_options_of(item))

@@ -34,7 +34,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 @dataclass(kw_only=True, slots=True)
 class _Result:
-    """A check that was made, what it found at last, and what it found before a repair."""
+    """A check that was made, what it found last, and what it found before a repair."""
 
     check: Check
     findings: list[Finding]

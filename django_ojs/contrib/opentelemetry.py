@@ -448,7 +448,7 @@ def _enqueue_attributes(
 
 
 def _common(values: Iterable[object]) -> str | None:
-    """Return the value that all have; None where they differ.
+    """Return the value that all of them have, or None if they differ.
 
     Queues and types are not validated yet, and may be of any type and length.
     """

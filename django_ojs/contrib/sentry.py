@@ -65,7 +65,7 @@ class OJSIntegration(Integration):
         process_end.register(_flush)
 
     def report(self, context: "JobContext", error: BaseException, seconds: float) -> None:
-        """Report the exception of a run, at the level of what follows it."""
+        """Report the exception of a run, at a level that depends on what follows the run."""
         # It is not imported at the top, because settings modules import this one.
         from django_ojs.operations import fail
         from django_ojs.worker import handler_call

@@ -91,7 +91,7 @@ class BulkOperation(StoredModel):
 
     @property
     def stopper(self) -> str:
-        """By whom it was stopped, or by what, in the language of the reader."""
+        """Who or what stopped it, in the language of the reader."""
         is_error = self.stopped_by == STOPPED_BY_ERROR
         return gettext("an error; see the log") if is_error else self.stopped_by
 

@@ -274,7 +274,7 @@ class Job(StoredModel):
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which it is a step."""
+        """The workflow that it is a step of."""
         return envelope.workflow_of(self.options)
 
     @property

@@ -101,7 +101,7 @@ def page(
     among: QuerySet[Any, Any] | None = None,
     scan_limit: int = 0,
 ) -> Page[Row]:
-    """Return a page of the rows of a query. Raises InvalidRequest for a wrong cursor.
+    """Return a page of the rows of a query. Raises InvalidRequest for an invalid cursor.
 
     `among` are the rows that a scan reads to find those of `found`, of which there may be few. The
     page ends when `scan_limit` of them are read.

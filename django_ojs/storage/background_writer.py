@@ -99,7 +99,7 @@ class BackgroundWriter:
         self._closing = False
 
     def after_fork(self) -> None:
-        """Begin anew in a forked child."""
+        """Start again in a forked child."""
         self._begin()
         self._forget()
 

@@ -52,7 +52,7 @@ class Floors:
         self._known: dict[str, _Known] = {}
 
     def of(self, queue: str) -> Floor | None:
-        """Return the floor for the next claim; None if it has to start from the beginning."""
+        """Return the floor for the next claim, or None if it has to start from the beginning."""
         known = self._known.get(queue)
         return known.floor if known is not None and time.monotonic() < known.until else None
 

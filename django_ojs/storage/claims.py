@@ -139,7 +139,7 @@ class Claimed:
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which it is a step."""
+        """The workflow that it is a step of."""
         return envelope.workflow_of(self.options) if self.marks else None
 
     @property
@@ -152,7 +152,7 @@ class Claimed:
         return envelope.render(self, more=self.more)
 
     def _shape(self) -> tuple[Any, ...] | None:
-        """Return what its JSON object depends on besides `_OWN`; None if it depends on more."""
+        """Return what its JSON object depends on besides `_OWN`, or None if it depends on more."""
         if self.run > 1 or self._error is not None or self._progress is not None or self.more:
             return None
         return (

@@ -120,7 +120,7 @@ def remembered_rules(name: str) -> int:
 
 
 def current() -> Snapshot | None:
-    """Return the configurations, at most a second old; None where no queue has one, nor drains."""
+    """Return the configurations, at most a second old, or None if no queue has one, nor drains."""
     snapshot = latest()
     return snapshot if snapshot.stored or snapshot.draining or settings().queues else None
 

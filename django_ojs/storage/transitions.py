@@ -170,7 +170,7 @@ def _undoing(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
 def claim_chosen(keys: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
     """Move these available jobs of the queue, which the caller has locked, to active.
 
-    Return them in this order; none where the queue has rules that are not applied.
+    Return them in this order, or none if the queue has rules that are not applied.
     """
     connection = database.connection()
     rows = database.dialect_of(connection).claim_chosen(connection, keys, request)

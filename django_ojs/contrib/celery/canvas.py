@@ -261,12 +261,12 @@ def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -
 
 
 def enqueue_again(whole: Signature, retries: int) -> None:
-    """Enqueue a task again, with this number of retries, while its present run goes on."""
+    """Enqueue a task again, with this number of retries, while its present run continues."""
     _enqueue(whole.request(on_full=_on_full(), retries=retries))
 
 
 def _on_full() -> str:
-    """Return what becomes of a job that follows another one, and whose queue is full."""
+    """Return what is done with a job that follows another one, and whose queue is full."""
     return "outbox" if hooks.registry.has("outbox") else "block"
 
 

@@ -81,7 +81,7 @@ class Channel:
 
 
 class Pace:
-    """When a stream goes on: it sends a limited number of messages in a second (§5.7)."""
+    """When a stream continues, because it sends a limited number of messages in a second (§5.7)."""
 
     def __init__(self) -> None:
         self.rate = of(EventSettings).http_event_rate
@@ -110,7 +110,7 @@ class Follower:
         self._held: Message | None = None
 
     def messages(self, page: log.EventPage) -> list[Message]:
-        """Return the messages of a page that are to be sent, and go on after it."""
+        """Return the messages of a page that are to be sent, and continue after it."""
         found: list[Message] = []
         if page.tail_lost:
             lost = log.Resumed(int(page.cursor), has_gap=True, gap_end=timezone.now())

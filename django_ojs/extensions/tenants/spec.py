@@ -45,7 +45,7 @@ class TenantLimits:
 
     @classmethod
     def of(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """Return the value of a stored configuration; None where no tenant has a bound."""
+        """Return the value of a stored configuration, or None if no tenant has a bound."""
         if not values:
             return None
         depths = {
@@ -72,7 +72,7 @@ class TenantFairness:
 
     @classmethod
     def of(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """Return the value of a stored configuration; None where it is not enabled."""
+        """Return the value of a stored configuration, or None if it is not enabled."""
         if not values or not values.get("enabled"):
             return None
         given = {name: weight for name, weight in (values.get("weights") or {}).items() if weight}

@@ -27,18 +27,19 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from django_ojs.storage.dialects import direct_statements
 
-#: Seconds after which a plan is made again. Making plans then takes a thousandth of a core.
+#: Seconds after which a plan is made again. At this interval, planning takes a thousandth of a
+#: core.
 LONGEST: Final = 5.0
-#: Seconds from which on a statement is slow: its plan may be that of a smaller table.
+#: A statement of so many seconds is slow: its plan may have been made for a smaller table.
 SLOW: Final = 0.02
 
 _TYPES: Final = {str: "text", bool: "boolean", int: "bigint"}
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
-#: Nothing was executed: the session does not have the statement, or has it for other columns, or
-#: the server has no such setting.
+#: With these errors nothing was executed: the session does not have the statement, or has it for
+#: other columns, or the server has no such setting.
 _NOT_KEPT: Final = frozenset(("26000", "0A000", "42704"))
 
-#: For the statements that follow in a transaction.
+#: Restores the settings for the next statements of a transaction.
 _UNSET: Final = b"; SET LOCAL enable_seqscan = on; SET LOCAL plan_cache_mode = auto"
 _IDLE, _IN_TRANSACTION = pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS
 
@@ -48,7 +49,7 @@ class _Session:
 
     def __init__(self, link: "psycopg.Connection[Any]") -> None:
         context = link.cursor()
-        # The driver reads the times, in C. Django's loader for them is Python.
+        # psycopg reads the times in C, whereas Django's loader for them is written in Python.
         context.adapters.register_loader("timestamptz", TimestamptzLoader)
         self.read = Transformer(context)
         self.planned_at: dict[str, float] = {}
@@ -68,13 +69,13 @@ def rows(
     *,
     is_in_transaction: bool = False,
 ) -> list[tuple[Any, ...]] | None:
-    """Run a statement and return its rows; None if no session can keep its plan: nothing was run.
+    """Run a statement and return its rows, or None without running it if no plan can be kept.
 
     The statement has a `%(name)s` for values, and casts those that are lists. Its rows are read as
     Django reads them, except for the times, which have the offset of the session.
 
-    `is_in_transaction`: in one that is repeated as a whole after an error, such as a session that
-    has lost the plan.
+    With `is_in_transaction`, it runs in a transaction that is repeated as a whole after an error,
+    such as that of a session that has lost the plan.
     """
     expected = _IN_TRANSACTION if is_in_transaction else _IDLE
     link = direct_statements.usable(connection)
@@ -125,7 +126,7 @@ def _prepared(
     parameters = ", ".join(_TYPES[each] for each in types)
     name = f"ojs_{blake2b(f'{parameters} {text}'.encode(), digest_size=8).hexdigest()}"
     prepare = f"PREPARE {name} ({parameters}) AS {text}"
-    # Both until the end of the transaction, which this message is unless one is open. Without the
+    # Both settings end with the transaction, which is this message unless one is open. Without the
     # second, the server compares the plan with one for these values, which it makes to compare.
     execute = (
         "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; "

@@ -145,7 +145,7 @@ class _QueueLock:
             # long.
             database.after_commit(self._cross)
         else:
-            # The transaction may add thousands; none of them is the crossing.
+            # The transaction may add thousands of jobs, none of which reached the threshold.
             pressure_monitor.watch.request()
 
     def _cross(self) -> None:
@@ -160,7 +160,7 @@ def _lock_queues(added: dict[str, Load], *, is_tried_again: bool = False) -> lis
 
 
 def _lock_queue(queue: str, added: Load, is_tried_again: bool) -> _QueueLock | None:
-    """Lock a queue and make room in it; None where it has no bound. Raises QueueFull."""
+    """Lock a queue and make room in it, or return None if it has no bound. Raises QueueFull."""
     bound = config_of(queue).backpressure
     # The default policy has a bound, and the queue has no row yet.
     is_new = bounds.is_inherited(queue)
