@@ -614,9 +614,10 @@ class Extension:
     #: The part of the OpenAPI document for its routes: its `tags`, `paths` and `components`, or a
     #: YAML file that has them.
     openapi: Path | Mapping[str, Any] | None = None
-
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
+    #: What `may_find` asks for, in the plural: a verdict says that there are "0 late schedules".
+    looks_for: str = ""
 
     def fits(self) -> bool:
         """Say whether it was written for this version of the interface."""
@@ -665,9 +666,8 @@ class Extension:
     def findings(self) -> Sequence["Finding"]:
         """Return what needs attention now, by a few bounded ranges of indexes.
 
-        Called by the maintenance, when the overview is shown, at times by its other pages, by
-        `doctor`, the metrics and `GET /health`. An error of the database is that of all findings of
-        failures; any other is logged.
+        Called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An error of
+        the database is that of all findings of failures; any other is logged.
         """
         return ()
 

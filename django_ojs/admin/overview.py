@@ -123,6 +123,7 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     some = some_of_each_kind(wrong, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
     return {
+        "verdict": found.verdict,
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.finding import Finding, Severity, as_json
 from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
+from django_ojs.reports import current_findings
 from django_ojs.storage import database
 
 CHECKS: Final[dict[str, Check]] = {
@@ -30,6 +32,9 @@ CHECKS: Final[dict[str, Check]] = {
         *registry.brought("doctor_checks"),
     )
 }
+
+
+_STYLES: Final = {"good": "green", "fair": "yellow", "bad": "bold red"}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -68,6 +73,8 @@ def _doctor(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({"ok": is_well, "checks": [_as_json(each) for each in results]})
     else:
+        if any(each.check is queues.OVERVIEW for each in results):
+            _show_verdict(console)
         _show(console, results)
         console.line()
         console.line(
@@ -115,6 +122,12 @@ def _implied(check: Check) -> list[Finding]:
         return list(check.run())
     except ProgrammingError:
         return []
+
+
+def _show_verdict(console: Console) -> None:
+    with suppress(ProgrammingError):  # The check says that it could not read.
+        verdict = current_findings.read().verdict
+        console.line(str(verdict), _STYLES[verdict.level])
 
 
 def _show(console: Console, results: Sequence[_Result]) -> None:

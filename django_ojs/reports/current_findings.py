@@ -12,9 +12,10 @@ from django_ojs.operations.keyset import Page
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports import findings, health_queries, queue_overview
+from django_ojs.reports import findings, health_queries, queue_overview, verdict
 from django_ojs.reports.health_queries import Observations, Signs
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
+from django_ojs.reports.verdict import Verdict
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -55,6 +56,14 @@ class CurrentFindings:
     oldest: Mapping[str, datetime] | None
     queues: QueueRows
     maintenance: MaintenanceStatus | None
+    observed: Observations | None
+    #: What could not be read.
+    unread: Sequence[str]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether jobs run, in a sentence."""
+        return verdict.of(self)
 
     @property
     def causes(self) -> list[Finding]:
@@ -76,11 +85,19 @@ def _without_limit(name: str, query: Callable[[], T]) -> T | None:
     return query()
 
 
-def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
+def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
     """Return the findings, with the figures from which they follow.
 
     `with_keys`: those about API keys too, which the role of a worker may not read.
     """
+    unread: list[str] = []
+
+    def query(name: str, query: Callable[[], T]) -> T | None:
+        found = ask(name, query)
+        if found is None:
+            unread.append(name)
+        return found
+
     seen = query("failures", lambda: health_queries.signs(with_keys=with_keys)) or Signs()
     listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED, with_times=False))
     statuses = listing.rows if listing else []
@@ -88,16 +105,23 @@ def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFin
     oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting)) if waiting else {}
     rows = queue_rows(query, statuses, oldest, may_be_full=seen.full_queues)
     status = maintenance(query) if seen.maintenance_mode else MaintenanceStatus(enabled=False)
+    observed = query("failures", lambda: health_queries.observe(seen))
     found = findings.of_system(
         rows.rows,
-        query("failures", lambda: health_queries.observe(seen)) or Observations(),
+        observed or Observations(),
         maintenance=status,
         listening=rows.listening,
-        transaction=query("open transactions", health_queries.oldest_transaction),
+        transaction=ask("open transactions", health_queries.oldest_transaction),
         keys=(query("API keys", key_expiry.problems) or ()) if seen.keys else (),
     )
     return CurrentFindings(
-        findings=found, listing=listing, oldest=oldest, queues=rows, maintenance=status
+        findings=found,
+        listing=listing,
+        oldest=oldest,
+        queues=rows,
+        maintenance=status,
+        observed=observed,
+        unread=list(dict.fromkeys(unread)),
     )
 
 

@@ -43,8 +43,8 @@ MOST_DUE: Final = 2_000
 MOST_TYPES: Final = 10
 #: How long maintenance may be late before it is a finding.
 LATE: Final = timedelta(minutes=1)
-#: If the maintenance lease was not renewed for this long, no worker has it.
-LEASE: Final = timedelta(seconds=10)
+#: If the maintenance was done last so long ago, no process does it.
+LATE_MAINTENANCE: Final = timedelta(seconds=12)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,10 +90,16 @@ class Observations:
     due_is_capped: bool = False
     #: Whether jobs became due, or expired, over a minute ago, and still wait.
     is_behind: bool = False
-    #: Whether a process holds the lease of the maintenance.
-    is_maintained: bool = True
-    #: What extensions have found.
+    #: How long ago a process did the maintenance; None: no process has the task.
+    maintained: timedelta | None = timedelta(0)
+    #: What extensions have found, and what those look for that have found nothing.
     found: Sequence[Finding] = ()
+    absent: Sequence[str] = ()
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether a process does the maintenance."""
+        return self.maintained is not None and self.maintained <= LATE_MAINTENANCE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +109,6 @@ class Signs:
     #: Whether jobs are due, became due or expired over a minute ago, and still wait.
     due: bool = True
     is_behind: bool = False
-    #: Whether a process holds the lease of the maintenance.
-    is_maintained: bool = True
     dead_letters: bool = True
     #: Whether a run failed, or was taken back, in the last hour.
     failed_runs: bool = True
@@ -128,9 +132,6 @@ def signs(*, with_keys: bool = True) -> Signs:
         "due": promotion.due_condition(),
         "late": promotion.due_condition(LATE),
         "expired": expiry.expired_condition(LATE),
-        "is_maintained": raw_queries.condition(
-            Lease, f"name = '{lease.MAINTENANCE}' AND until > {ago(LEASE.total_seconds())}"
-        ),
         "dead_letters": raw_queries.condition(Job, f"dead_letter AND finished_at > {hour}"),
         "failed_runs": (
             f"COALESCE((SELECT finished_at FROM {attempts} ORDER BY id DESC LIMIT 1) > {hour}, "
@@ -165,9 +166,22 @@ def observe(seen: Signs) -> Observations:
         due=due,
         due_is_capped=due.total() >= MOST,
         is_behind=seen.is_behind,
-        is_maintained=seen.is_maintained,
+        maintained=maintained(),
         found=[*failed_extensions(), *found_by_extensions(seen)],
+        absent=[
+            each.looks_for
+            for each in registry.extensions()
+            if each.looks_for and each not in seen.extensions
+        ],
     )
+
+
+def maintained() -> timedelta | None:
+    """Return how long ago a process did the maintenance; None: no process has the task."""
+    held = Lease.primary.filter(pk=lease.MAINTENANCE)
+    # The clock of the database has set the end of the lease.
+    left = held.values_list(F("until") - Now(), flat=True).first()
+    return None if left is None else max(lease.TERM - left, timedelta(0))
 
 
 def found_by_extensions(seen: Signs) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ class CronExtension(Extension):
 
     name = "cron"
     number = 15
+    looks_for = "late schedules"
     openapi = Path(__file__).with_name("openapi.yaml")
 
     def hooks(self) -> Hooks:
