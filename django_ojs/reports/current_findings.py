@@ -30,16 +30,19 @@ MAX_CHECKED: Final = 500
 
 
 class Query(Protocol):
-    """Runs a named query. None: it has no result, such as one that took too long."""
+    """Runs a named query.
+
+    It returns None without a result, such as that of a query that took too long.
+    """
 
     def __call__(self, name: str, query: Callable[[], T]) -> T | None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueRows:
-    """Rows of queues, the fullest first; `are_known`: whether they were read.
+    """Rows of queues, the fullest first. `are_known` is whether they were read.
 
-    `listening` None: the workers are not known.
+    `listening` is None if the workers are not known.
     """
 
     rows: list[OverviewRow]
@@ -67,13 +70,14 @@ class CurrentFindings:
 
     @property
     def causes(self) -> list[Finding]:
-        """Those that do not follow from another one."""
+        """The findings that do not follow from another one."""
         return findings.without_consequences(self.findings)
 
     def causes_within(self, within: Collection[str] | None) -> list[Finding]:
-        """Return what concerns these queues, or everything (None).
+        """Return the findings that concern these queues, or all if it is None.
 
-        That no worker runs concerns no single queue, but that none takes the jobs of one does.
+        A finding that no worker runs at all concerns no single queue; that no worker takes the jobs
+        of a queue concerns this queue.
         """
         if within is None:
             return self.causes
@@ -88,7 +92,7 @@ def _without_limit(name: str, query: Callable[[], T]) -> T | None:
 def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
     """Return the findings, with the figures from which they follow.
 
-    `with_keys`: those about API keys too, which the role of a worker may not read.
+    `with_keys` includes those about API keys, which the role of a worker may not read.
     """
     unread: list[str] = []
 
@@ -126,7 +130,7 @@ def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindi
 
 
 def maintenance(query: Query) -> MaintenanceStatus | None:
-    """Return the maintenance mode; None if it is unknown."""
+    """Return the maintenance mode, or None if it is unknown."""
     return query("maintenance mode", mode.status)
 
 

@@ -155,7 +155,7 @@ class EventLoop:
 
 
 async def run_handler(run: Run) -> Any:
-    """Call the handler of a run in the ring `around_run`, and return its checked result."""
+    """Call the handler of a run within the hooks `around_run`, and return the checked result."""
     ring = hooks.registry.around_run
     return await (_result_of(run) if ring is None else ring(run, partial(_result_of, run)))
 

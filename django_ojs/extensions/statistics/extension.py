@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StatisticsExtension(Extension):
-    """Counts."""
+    """Counts what happens to jobs."""
 
     name = "statistics"
     number = 2
@@ -36,7 +36,7 @@ class StatisticsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Keep the rollups few."""
+        """Fold rollups, so that they stay few."""
         from django_ojs.extensions.statistics import rollup_compaction
 
         return (
@@ -45,7 +45,7 @@ class StatisticsExtension(Extension):
         )
 
     def may_find(self) -> str:
-        """A run failed in the last minutes."""
+        """Return the condition that a run failed in the last minutes."""
         from django_ojs.extensions.statistics.findings import condition
 
         return condition()
@@ -139,7 +139,7 @@ def fold() -> int:
 
 
 def condition() -> str:
-    """Whether `fold` may find any, in SQL."""
+    """Return the SQL condition that `fold` may find any rows."""
     from django_ojs.extensions.statistics import rollup_compaction
 
     return rollup_compaction.condition(settings().keep_rollups)

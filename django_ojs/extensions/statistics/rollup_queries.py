@@ -188,7 +188,7 @@ def types_lately(limit: int = 200) -> set[str]:
 
 
 def mean(histogram: Sequence[float]) -> float | None:
-    """Return the mean of a histogram in milliseconds; None when it is empty.
+    """Return the mean of a histogram in milliseconds, or None if it is empty.
 
     A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.
     """
