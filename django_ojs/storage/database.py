@@ -487,7 +487,7 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
 
 
 def after_commit_of(link: BaseDatabaseWrapper, then: Callable[[], object]) -> None:
-    """Do as `after_commit`, with a connection that the caller has found."""
+    """Do the same as `after_commit`, with a connection that the caller has found."""
     if link.in_atomic_block or link.get_autocommit():
         if _degraded.get():
             then = _complete(then)

@@ -69,9 +69,9 @@ class TenantStatements:
         )
 
     def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
-        """Say whether a tenant has room for jobs in a queue, far from its bound.
+        """Return whether a tenant has room for jobs in a queue, far from its bound.
 
-        False also where only a count under the tenant's lock can decide.
+        It also returns False if only a count under the tenant's lock can decide.
         """
         return False
 

@@ -2,7 +2,7 @@
 
 Within a priority, a claim takes jobs of the tenants that have available jobs by turns: from each as
 many as its weight, then from the next one, by name and round again (weighted round-robin). A higher
-priority goes first, whosever the jobs are (§9.3).
+priority goes first, for jobs of any tenant (§9.3).
 
 Nothing is stored and nothing is counted: each process remembers, of each queue and priority, whose
 turn it is, and begins at a random tenant. So there is nothing that could be wrong after a crash,
