@@ -234,7 +234,7 @@ class _Claim(RuledClaim):
 def _exhausted(
     turns: Sequence[Turn], found: Mapping[_Share, Collection[UUID]], limit: int
 ) -> set[_Share]:
-    """Return the tenants that had fewer jobs than their turn, as far as the limit lets one know."""
+    """Return the tenants that had fewer jobs than their turn, as far as the limit shows."""
     exhausted, total = set(), 0
     for turn in turns:
         share = turn.priority, turn.tenant
