@@ -348,7 +348,7 @@ def hardly_waiting() -> Iterator[None]:
     """
     link = connection()
     with _having(_hardly_waits, True), passing_by(_ROW_TIMEOUT):
-        if is_in_transaction(link):  # Such as that of ATOMIC_REQUESTS.
+        if is_in_transaction(link):  # ATOMIC_REQUESTS opens one, for example.
             dialect_of(link).limit_lock_waits(link, SHORT_LOCK_TIMEOUT_MS)
         yield
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The modules of installed apps that are imported at the start of each process.
 task_modules: Final = {"tasks"}
-#: Other modules that are imported then.
+#: Other modules that are imported at the start of each process.
 included: Final[list[str]] = []
 
 

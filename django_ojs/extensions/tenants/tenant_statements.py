@@ -96,8 +96,8 @@ class TenantStatements:
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         """Return (priority, tenant) of the available jobs of a queue that has tenants.
 
-        The highest priority first; of each priority the tenants after its start, by name, then the
-        others.
+        The highest priority comes first. In each priority, the tenants after its start come first,
+        by name, and then the others.
         """
         found: list[tuple[int, str]] = []
         values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
