@@ -270,7 +270,7 @@ def fail(
     ended: Mapping[UUID, Mapping[str, object]],
     known: Known,
 ) -> dict[UUID, Job]:
-    """FAIL many jobs, which the caller has locked: some wait `again`, and the `ended` are discarded.
+    """FAIL many jobs, which the caller has locked: some wait `again`, the `ended` are discarded.
 
     The values of each are those of `Dialect.retry_failed` and `Dialect.discard_failed`. The jobs
     are those of `known`, in their order. Return them after the change, without their payloads if no
