@@ -733,8 +733,11 @@ class Extension:
         """Return its columns of the lists of jobs and of queues: `admin.panels.AdminColumn`."""
         return ()
 
-    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
-        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+    def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
+        """Return who did what to an object, for Django's page *History*: a template, and its rows.
+
+        Nothing, where it knows nothing.
+        """
         return ()
 
     def shown_of_queues(
@@ -744,6 +747,21 @@ class Extension:
 
         With `to_operators`, they are for the queue on the control plane, otherwise for its `stats`
         on the data plane.
+        """
+        return ()
+
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return what came to these queues and left them, each with the name of its queue.
+
+        By minute, as a `reports.queue_overview.Flow`. The rates of others are shown as unknown.
+        """
+        return ()
+
+    def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
+        """Return how full the bounded ones of these queues are, each with the name of its queue.
+
+        From a `QueueStatus` to a `reports.queue_overview.Fullness`. `may_be_full`: False where no
+        queue was full or nearly full lately.
         """
         return ()
 

@@ -89,11 +89,23 @@ class StatisticsExtension(Extension):
             for name, completed, failed in today
         ]
 
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return the jobs of each minute."""
+        from django_ojs.extensions.statistics import queue_flows
+
+        return queue_flows.flows(queues).items()
+
     def columns(self) -> Sequence[Any]:
         """Return the column of the last hour in the list of queues."""
         from django_ojs.extensions.statistics import admin_columns
 
         return (admin_columns.LAST_HOUR,)
+
+    def panels(self) -> Sequence[Any]:
+        """Return figures and charts for the overview and the pages of queues, and failing types."""
+        from django_ojs.extensions.statistics import admin_panels
+
+        return admin_panels.PANELS
 
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Add the page of a type to those of jobs."""
