@@ -260,8 +260,8 @@ def overview(
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
-    `flows`: what is known of the rates. `listens` None: the listeners are unknown. `may_be_full`:
-    False where no queue was full or nearly full lately.
+    `flows` is None if the rates are unknown, and `listens` if the listeners are. `may_be_full` is
+    False if no queue was full or nearly full lately.
     """
     fullness = dict(registry.brought("fullness", statuses, may_be_full))
     rows = [
