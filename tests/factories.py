@@ -70,7 +70,7 @@ def envelope(**values: Any) -> Envelope:
 
 def push(**values: Any) -> Job:
     """Store a job as its client would."""
-    (job,) = _in_line([pushing.push(envelope(**values))])
+    (job,) = in_line([pushing.push(envelope(**values))])
     return job
 
 
@@ -83,10 +83,10 @@ def checks_are_due() -> None:
 def push_many(number: int, **values: Any) -> list[Job]:
     """Store jobs of one queue in one batch."""
     values.setdefault("queue", f"q{next(_queues)}")
-    return _in_line(pushing.push_batch([envelope(**values) for _ in range(number)]))
+    return in_line(pushing.push_batch([envelope(**values) for _ in range(number)]))
 
 
-def _in_line(stored: Iterable[EnqueuedJob]) -> list[Job]:
+def in_line(stored: Iterable[EnqueuedJob]) -> list[Job]:
     """Let jobs come after those before them, though the machine's clock was set back a moment.
 
     First come, first served is by the clock. The one of a virtual machine is set back now and then,

@@ -377,7 +377,7 @@ class TestOverlap:
         register("b")
         tick("a")
         tick("a", "b")
-        assert [job.meta["cron_name"] for job in jobs().order_by("created_at")] == ["a", "b"]
+        assert [job.meta["cron_name"] for job in jobs().order_by("pk")] == ["a", "b"]
 
     @pytest.mark.requirement("CRON-18")
     def test_allow_runs_beside_the_run_before(self) -> None:
