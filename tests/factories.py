@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -94,12 +95,14 @@ def in_line(stored: Iterable[EnqueuedJob]) -> list[Job]:
     """
     global _latest
     found = []
+    is_alone = threading.current_thread() is threading.main_thread()
     for one in stored:
         job = one.model()
-        if job.enqueued_at is not None and one.outcome is Outcome.STORED:
+        if is_alone and job.enqueued_at is not None and one.outcome is Outcome.STORED:
             if timedelta(0) < _latest - job.enqueued_at < timedelta(seconds=1):
                 job.enqueued_at = _latest + timedelta(microseconds=1)
-                Job.primary.filter(pk=job.pk).update(enqueued_at=job.enqueued_at)
+                free = Job.primary.filter(pk=job.pk, state=State.AVAILABLE)
+                free.update(enqueued_at=job.enqueued_at)
             _latest = job.enqueued_at
         found.append(job)
     return found
