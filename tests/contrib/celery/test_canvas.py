@@ -36,7 +36,7 @@ def test_a_chain_passes_each_result_to_the_next_task(
     assert Job.objects.count() == 1
     ojs.drain()
     assert result.get() == 11
-    assert list(Job.objects.order_by("id").values_list("result", flat=True)) == [
+    assert list(Job.objects.order_by("created_at", "id").values_list("result", flat=True)) == [
         3,
         13,
         10,
