@@ -77,7 +77,8 @@ class DjangoOJSConfig(AppConfig):
             KeyLimitsExtension(),
             BulkOperationsExtension(),
             IncidentsExtension(),
-            # Before the settings are read, some of which are theirs, and before any module `jobs`.
+            # They are registered before the settings are read, some of which are theirs, and before
+            # any module `jobs` is imported.
             *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")

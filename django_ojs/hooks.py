@@ -1,6 +1,6 @@
 """The registry of the extensions, and the functions by which the core calls their hooks.
 
-What each hook is told, and what an error in it does, is said in `django_ojs.extension`.
+`django_ojs.extension` describes what each hook gets, and what an error in it does.
 """
 
 import logging
@@ -75,18 +75,18 @@ class Failed(NamedTuple):
 class Registry:
     """The hooks of all extensions, in the order of their numbers.
 
-    What is called after a commit stands beside the name of its extension, for the log.
+    Hooks that are called after a commit are kept with the name of their extension, for the log.
     """
 
     def __init__(self) -> None:
         self._extensions: dict[int, Extension] = {}
-        #: What an extension had when it was asked last, for settings that are wrong.
+        #: The hooks that an extension returned last, which are used while the settings are wrong.
         self._hooks: dict[int, Hooks] = {}
         #: The last failure of each extension in this process, by its name.
         self.failures: dict[str, Failed] = {}
         #: Called before extensions are asked for their hooks.
         self.before_compile: list[Callable[[], object]] = []
-        #: What is called with each extension.
+        #: Functions that are called with each extension.
         self._asking: list[Callable[[Extension], object]] = []
         self.compile()
 
@@ -140,12 +140,13 @@ class Registry:
             try:
                 self._hooks[number] = extension.hooks()
             except ImproperlyConfigured:
-                # The next reader of the settings gets the error. Here it would be raised by
-                # whatever changes them, such as the end of a test.
+                # The next reader of the settings gets the error. If it were raised here, it would
+                # reach the code that changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
             except Exception:
-                # It harms neither the others nor what has changed. When it is registered, it does,
-                # unless a check says why: it was written for another version of the interface.
+                # The error must harm neither the other extensions nor what has changed. It is
+                # raised only when the extension is registered, unless a check reports the reason:
+                # it was written for another version of the interface.
                 if number not in self._hooks and extension.fits():
                     raise
                 self._hooks.setdefault(number, Hooks())
@@ -242,7 +243,7 @@ class Registry:
         return self._extensions.keys()
 
     def for_tests(self) -> list[ForTests]:
-        """Return what the test helpers do of all extensions."""
+        """Return what the test helpers do for all extensions."""
         found = (each.for_tests() for each in self.extensions())
         return [each for each in found if each is not None]
 
@@ -251,18 +252,18 @@ class Registry:
         return [each for each in self.extensions() if each.schema is not None]
 
     def brought(self, what: str, *args: Any) -> list[Any]:
-        """Return what all extensions bring: `what` is the method of `Extension` that says it.
+        """Return what all extensions bring; `what` is the method of `Extension` that returns it.
 
-        What one that fails would bring is left out, and the failure is logged.
+        If an extension fails, its part is left out, and the failure is logged.
         """
         return [each for found in self.extensions() for each in self.brought_by(found, what, *args)]
 
     def brought_by(self, extension: Extension, what: str, *args: Any) -> list[Any]:
-        """Return what one extension brings, and nothing where it fails; see `brought`."""
+        """Return what one extension brings, or nothing if it fails; see `brought`."""
         try:
             return list(getattr(extension, what)(*args))
         except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
-            raise  # Who asks knows what to do, or says it.
+            raise  # The caller handles or reports these.
         except Exception as error:
             failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
             return []
@@ -277,7 +278,7 @@ def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
 
 
 def _ring(hooks: Iterable[Around | None]) -> Around | None:
-    """Return one function that calls these hooks, each around the next; None for none."""
+    """Return one function that calls these hooks, each around the next, or None without any."""
     ring: Around | None = None
     for hook in reversed([each for each in hooks if each is not None]):
         ring = hook if ring is None else _around(hook, ring)
@@ -326,7 +327,7 @@ def admit(options: Any, envelope: Any) -> Any:
 def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
     """Call the hooks `rejected`.
 
-    `is_tried_again`: a queue of which it is not known whether it is full has rejected nothing yet.
+    With `is_tried_again`, they are not called while it is unknown whether the queue is full.
     """
     if full.is_busy and is_tried_again:
         return
@@ -340,7 +341,7 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
 def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
     """Return the jobs that are kept without a row, and whether each will be stored or sent.
 
-    `everywhere`: in databases beside that of the jobs, too.
+    With `everywhere`, databases other than that of the jobs count too.
     """
     found: dict[UUID, bool] = {}
     if keys:
@@ -351,7 +352,7 @@ def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool
 
 @contextmanager
 def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
-    """Let hooks know the jobs of a queue that belong to the call of which the block is a part."""
+    """Let hooks know, in the block, which jobs of a queue belong to the same call."""
     token = _own_jobs.set((*_own_jobs.get(), jobs_of))
     try:
         yield
@@ -360,17 +361,17 @@ def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
 
 
 def own_jobs(queue: str) -> set[UUID]:
-    """Return the jobs of a queue that belong to the call which is going on.
+    """Return the jobs of a queue that belong to the current call.
 
-    It has stored them, has changed them or returns them: a hook must not take them back for the
-    other jobs of the call.
+    The call has stored, changed or returned them, so a hook must not take them back for other jobs
+    of the call.
     """
     return {key for jobs_of in _own_jobs.get() for key in jobs_of(queue)}
 
 
 @contextmanager
 def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
-    """Call the hooks `rejected` where the block, which lets stored jobs wait, raises QueueFull."""
+    """Call the hooks `rejected` if the block, which lets stored jobs wait, raises QueueFull."""
     try:
         yield
     except QueueFull as full:
@@ -379,7 +380,7 @@ def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> It
 
 
 def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
-    """Let stored jobs wait by `change`, in the ring `around_admit_again`."""
+    """Let stored jobs wait by `change`, within the hooks `around_admit_again`."""
     ring = registry.around_admit_again
     if ring is None or not readmission.jobs:
         return change()
@@ -405,7 +406,7 @@ def rules_of(config: Mapping[str, Any]) -> int:
 def rules_with(rules: int, config: Mapping[str, Any]) -> int:
     """Return the bits of a queue once it has this configuration.
 
-    Those that its jobs have given it stay.
+    Bits that its jobs have given it stay.
     """
     by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
     return rules & ~by_config | rules_of(config)
@@ -459,9 +460,10 @@ def is_published(*types: EventType) -> bool:
 
 
 def publish(type: EventType, make: Callable[..., NewEvent], *args: Any, **data: Any) -> None:
-    """Tell of something in its transaction. `make(type, *args, **data)` returns the event.
+    """Publish an event in the transaction of what happened.
 
-    It is not called if no extension wants events of the type.
+    `make(type, *args, **data)` returns the event. It is not called if no extension wants events of
+    the type.
     """
     if type in registry.published_types:
         publish_all([make(type, *args, **data)])
@@ -500,7 +502,7 @@ def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
 
 
 def is_unneeded() -> str:
-    """Return the condition on a row of `ojs_job`, in SQL, that no extension needs it."""
+    """Return the SQL condition on a row of `ojs_job` that no extension needs it."""
     return " AND ".join(f"NOT ({each})" for each in registry.needed) or "1 = 1"
 
 
@@ -530,7 +532,7 @@ def workers_start() -> None:
 
 
 def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
-    """Return what may be shown of a limit key; None where no extension knows its parts."""
+    """Return what may be shown of a limit key, or None if no extension knows its parts."""
     for name, hook in registry.hide_in_key:
         try:
             found: str | None = hook(key, is_hidden, replacement)
@@ -619,7 +621,8 @@ def _each(
 ) -> list[Any]:
     """Call hooks that concern all jobs, and return what they return.
 
-    An error of the database is raised, and those of `raised`. One that fails otherwise is left out.
+    An error of the database is raised, and so are those of `raised`. A hook that fails otherwise is
+    left out.
     """
     passed_on: tuple[type[Exception], ...] = (DatabaseError, OJSError, MemoryError, *raised)
     found: list[Any] = []
@@ -634,7 +637,10 @@ def _each(
 
 
 def call(name: str, hook: Callable[..., object], *args: object) -> None:
-    """Call a hook after a commit: an error can undo nothing any more, and must harm nothing."""
+    """Call a hook after a commit.
+
+    Its error cannot undo anything any more, and must harm nothing.
+    """
     try:
         hook(*args)
     except Exception as error:

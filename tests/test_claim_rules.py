@@ -20,7 +20,7 @@ from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fetch, queues
-from django_ojs.spec import ids, json
+from django_ojs.spec import hold, ids, json
 from django_ojs.storage import queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
@@ -167,6 +167,26 @@ def test_an_error_of_a_rule_undoes_the_claim(rule: Rule) -> None:
     with pytest.raises(ValueError, match="it does not count"):
         claim()
     assert jobs().get().state == "available"
+
+
+def test_a_rule_decides_on_the_jobs_that_are_open_to_it_alone_in_the_order_of_the_queue(
+    rule: Rule,
+) -> None:
+    first, second, third, low = (push(queue=QUEUE, priority=-n) for n in range(4))
+    jobs().filter(pk__in=[second.pk, low.pk]).update(hold=hold.open_to(NUMBER))
+    rule.rejects = lambda job: job.pk == low.pk
+    assert [job.id for job in claim(3)] == [first.pk, second.pk, third.pk]
+    assert claim() == []
+
+
+def test_without_the_limits_a_job_of_a_key_is_one_as_any_other(rule: Rule) -> None:
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 0})
+    jobs().update(hold=hold.FREE)  # As taking the limits out does.
+    registry.remove(KeyLimitsExtension())
+    try:
+        assert len(claim()) == 1
+    finally:
+        registry.register(KeyLimitsExtension())
 
 
 # --- a queue that has a rule ------------------------------------------------------------------

@@ -131,6 +131,7 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     since = points[0].timestamp if points else timezone.now()
     deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     return {
+        "verdict": found.verdict,
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,

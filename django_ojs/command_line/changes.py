@@ -33,7 +33,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import InvalidRequest
 
-#: Jobs that --dry-run shows.
+#: How many jobs --dry-run shows.
 SAMPLE: Final = 10
 #: Seconds between two checks of an operation that another process is executing.
 _WAIT: Final = 0.1
@@ -129,7 +129,7 @@ def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
 
 
 def ask(console: Console, question: str, *, yes: bool) -> None:
-    """Go on only if the operator says so."""
+    """Continue only if the operator agrees."""
     answer = console.confirmed(question, yes=yes)
     if answer is None:
         raise usage_error(f"{question} stdin is no terminal: confirm with --yes.")

@@ -17,21 +17,22 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.spec import json
 
-#: Shown for no value.
+#: Shown in place of a missing value.
 NONE: Final = "-"
 
-#: Between two columns; the width to which a column shrinks before others are left out, and the
-#: least width.
+#: The spaces between two columns, the width to which a column shrinks before others are left out,
+#: and the least width.
 _GAP, _NARROW, _NARROWEST = 2, 20, 6
 
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 
-#: The other screen without a cursor, on which lines that are too long are cut.
+#: Enter and leave the other screen of the terminal, which has no cursor, and cuts lines that are
+#: too long.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-#: What a terminal is told, by the words of a style.
+#: The terminal's codes for the words of a style.
 _CODES: Final = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 
 
@@ -45,8 +46,8 @@ class Cell(NamedTuple):
 class TableColumn(NamedTuple):
     """A column of a table.
 
-    Where the terminal is too narrow, the values of those that shrink are cut, and columns are left
-    out: that with the highest `drops` first, those with 0 never.
+    If the terminal is too narrow, the values of columns that shrink are cut, and columns are left
+    out: the one with the highest `drops` first, and those with 0 never.
     """
 
     title: str
@@ -92,13 +93,13 @@ class Console:
         return bool(self._err.isatty())
 
     def progress(self, text: str) -> None:
-        """Show how far a long operation is, where stderr is a terminal; "" removes it."""
+        """Show how far a long operation is, if stderr is a terminal. An empty text removes it."""
         if self.shows_progress:
             self._err.write(f"\r{text}{_CLEAR_LINE}", ending="")
             self._err.flush()
 
     def table(self, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]]) -> None:
-        """Write rows under a head."""
+        """Write rows under a head with the titles of the columns."""
         titles = [Cell(column.title, "bold") for column in columns]
         cells = [titles, *([_cell(value) for value in row] for row in rows)]
         widths = _widths(columns, cells, fit=self.is_terminal)
@@ -118,7 +119,7 @@ class Console:
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def confirmed(self, question: str, *, yes: bool) -> bool | None:
-        """Ask whether to go on. None: there is no terminal to ask on."""
+        """Ask whether to continue. Return None if there is no terminal to ask on."""
         if yes:
             return True
         if not sys.stdin.isatty():
@@ -129,7 +130,7 @@ class Console:
 
     @contextmanager
     def screen(self) -> Iterator[None]:
-        """Show frames one over the other, where this is a terminal, and restore it at the end."""
+        """Show frames in place of each other, if this is a terminal, and restore it at the end."""
         if self.as_json or not self.is_terminal:
             yield
             return
@@ -141,7 +142,7 @@ class Console:
 
     @contextmanager
     def frame(self) -> Iterator[None]:
-        """Write what follows at once, in place of the frame before it."""
+        """Write what the block writes at once, in place of the frame before."""
         self._frame = []
         try:
             yield
@@ -155,9 +156,9 @@ class Console:
                 self._write(f"{_HOME}{text}{_CLEAR_REST}")
 
     def _write(self, text: str, otherwise: Callable[[str], str] | None = None) -> None:
-        """Write a text; what `otherwise` makes of it where the output has not all its characters.
+        """Write a text, or the result of `otherwise` if the output cannot encode some characters.
 
-        By default each of those is a question mark.
+        Without `otherwise`, each such character becomes a question mark.
         """
         if self._frame is not None:
             self._frame.append(text)
@@ -189,7 +190,7 @@ def _escaped(document: str) -> str:
 
 
 def discard_output() -> None:
-    """Let Python write what is left for stdout and stderr nowhere, where they cannot be written."""
+    """Discard what Python still has to write to stdout and stderr, if these cannot be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -199,10 +200,10 @@ def discard_output() -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text in which control characters are replaced: a client chose some of the values.
+    """Return a text without control characters, which values of clients may contain.
 
-    So are those that end a line or change the direction of the text. Spaces of all widths stay;
-    `str.isprintable` counts them among the others.
+    They become question marks, and so do characters that end a line or change the direction of the
+    text. Spaces of all widths stay, although `str.isprintable` rejects them.
     """
     if text.isprintable():
         return text
@@ -219,7 +220,8 @@ def _widths(
 ) -> dict[int, int]:
     """Return the widths of columns, without those that are left out to fit the terminal.
 
-    Where the others are wider than that, the lines wrap: half a name is of no use.
+    If the remaining columns are wider than the terminal, the lines wrap, because half a name is of
+    no use.
     """
     widths = {n: max(len(row[n].text) for row in cells) for n in range(len(columns))}
     if not fit:

@@ -20,7 +20,7 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
-#: The pauses between them add up to about ten seconds.
+#: The pauses between the tries add up to about ten seconds.
 TRIES: Final = 8
 
 
@@ -34,9 +34,10 @@ def errors_in_words() -> Iterator[None]:
     except (NotSupportedError, ConnectionDoesNotExist) as error:
         raise CommandError(str(error)) from error
     except Error as error:
-        # If the database is not there, or not migrated, this error says so.
+        # If the database is away or not migrated, this says so.
         require_database()
-        # The role may only read, for example. The lines after the first may hold values of a row.
+        # For example, the role may only read. The lines after the first may contain values of a
+        # row.
         reason = str(error).partition("\n")[0]
         raise CommandError(f"The database reported an error: {reason}.") from error
 
@@ -71,9 +72,9 @@ def schema_problem() -> str | None:
 
 
 def with_retries(operation: Callable[[], T]) -> T:
-    """Run an operation of a start, again after a lock timeout or a statement timeout.
+    """Run an operation at the start of a command, again after a timeout of a lock or a statement.
 
-    A migration or a long transaction can hold a lock while a new release starts; a worker that
+    A migration or a long transaction can hold a lock while a new release starts, and a worker that
     ended for that would fail the deployment. Raises CommandError if the database does not respond,
     and after the last try.
     """

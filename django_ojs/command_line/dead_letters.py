@@ -1,4 +1,4 @@
-"""`dead-letters`: those of one queue, type, error and message together, with what retries them."""
+"""`dead-letters`: those of one queue, type, error and message, with the command that retries."""
 
 import shlex
 from argparse import ArgumentParser
@@ -53,7 +53,7 @@ def _dead_letters(console: Console, options: Options) -> int:
 
 
 def _search(group: Group) -> str:
-    """Return the search for the jobs of a group; nothing for one that no search can name."""
+    """Return the search for the jobs of a group, or an empty text if no search can name them."""
     return "" if group.filter is None else search_query.render(group.filter)
 
 

@@ -46,7 +46,7 @@ def _purge(console: Console, options: Options) -> int:
     entry = operator.acted("queue.purged", name, states=states)
     try:
         while True:
-            # One entry for all batches.
+            # One entry of the audit trail stands for all batches.
             with operator.acting(None):
                 summary = bulk.purge(name, states, older_than=older_than)
             deleted, failed = deleted + summary.succeeded, summary.failed
@@ -54,7 +54,7 @@ def _purge(console: Console, options: Options) -> int:
             if not summary.has_more or not summary.succeeded:
                 break
     finally:
-        # This is said even after an interruption, because what was deleted is gone.
+        # This is shown even after an interruption, because the deleted jobs are gone.
         entry.complete(jobs=deleted, skipped=failed)
     console.progress("")
     if console.as_json:

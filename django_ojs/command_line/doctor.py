@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.finding import Finding, Severity, as_json
 from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
+from django_ojs.reports import current_findings
 from django_ojs.storage import database
 
 CHECKS: Final[dict[str, Check]] = {
@@ -32,9 +34,12 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
+_STYLES: Final = {"good": "green", "fair": "yellow", "bad": "bold red"}
+
+
 @dataclass(kw_only=True, slots=True)
 class _Result:
-    """A check that was made, and what it found at last; `repaired`: what it found before."""
+    """A check that was made, what it found last, and what it found before a repair."""
 
     check: Check
     findings: list[Finding]
@@ -46,7 +51,7 @@ def _doctor(console: Console, options: Options) -> int:
     results: list[_Result] = []
     for name, check in CHECKS.items():
         is_chosen = name in chosen and name not in options["skip"]
-        # The others need the tables of this version.
+        # The other checks need the tables of this version.
         is_first = name == schema.MIGRATIONS.name
         if not (is_chosen or is_first) or not check.applies():
             continue
@@ -68,6 +73,8 @@ def _doctor(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({"ok": is_well, "checks": [_as_json(each) for each in results]})
     else:
+        if any(each.check is queues.OVERVIEW for each in results):
+            _show_verdict(console)
         _show(console, results)
         console.line()
         console.line(
@@ -78,7 +85,7 @@ def _doctor(console: Console, options: Options) -> int:
 
 
 def _repair(check: Check) -> None:
-    """Repair, with the entry in the audit trail in the transaction of the first step."""
+    """Repair what a check finds. The first step's transaction also stores the audit entry."""
     first, *others = check.repair
 
     def recorded() -> None:
@@ -110,11 +117,17 @@ def _findings(check: Check) -> list[Finding]:
 
 
 def _implied(check: Check) -> list[Finding]:
-    """Run a check that was not chosen. That it could not run is no finding."""
+    """Run a check that was not chosen. If it cannot run, that is no finding."""
     try:
         return list(check.run())
     except ProgrammingError:
         return []
+
+
+def _show_verdict(console: Console) -> None:
+    with suppress(ProgrammingError):  # The check says that it could not read.
+        verdict = current_findings.read().verdict
+        console.line(str(verdict), _STYLES[verdict.level])
 
 
 def _show(console: Console, results: Sequence[_Result]) -> None:

@@ -1,4 +1,4 @@
-"""The beginning of a job's id stands for the job, as that of a commit does for git."""
+"""Jobs can be named by the beginning of their ids, as commits can in git."""
 
 import re
 from typing import Final
@@ -13,18 +13,19 @@ from django_ojs.spec.ids import parse_id
 
 #: Fewer characters would name nearly every job: ids begin with their time.
 _SHORTEST: Final = 4
-#: Candidates that are listed.
+#: How many candidates are listed.
 _LISTED: Final = 10
 
 _BEGINNING: Final = re.compile(r"[0-9a-f-]+").fullmatch
-#: No job type begins with a digit, so such a word of a search is no beginning of one.
+#: No job type begins with a digit, so a word of a search that does cannot be the beginning of a
+#: type.
 _BEGINNING_IN_SEARCH: Final = re.compile(r"[0-9](-?[0-9a-f]){0,30}-?").fullmatch
 
 
 def whole_id(text: str) -> UUID:
-    """Return the id of the job whose id begins so; a whole id need not be that of a job.
+    """Return the id of the job whose id begins with this text.
 
-    Raises CommandError.
+    A whole id need not be that of a job. Raises CommandError.
     """
     try:
         return parse_id(text)
@@ -34,7 +35,7 @@ def whole_id(text: str) -> UUID:
             raise usage_error(error.message) from None
     if len(digits) < _SHORTEST:
         raise usage_error(f"{text} is too short: give at least {_SHORTEST} characters of the id.")
-    # A range of the primary key: no database compares the texts of all ids.
+    # This reads a range of the primary key. A comparison of texts would read all ids.
     first, last = (UUID(digits.ljust(32, end)) for end in "0f")
     jobs = Job.primary.filter(pk__gte=first, pk__lte=last).only("state", "type", "queue")
     found = list(jobs.order_by("pk")[: _LISTED + 1])
@@ -49,7 +50,7 @@ def whole_id(text: str) -> UUID:
 
 
 def _is_beginning(text: str, digits: str) -> bool:
-    """Whether the hyphens, if there are any, stand where an id has them."""
+    """Whether the hyphens, if there are any, are where an id has them."""
     return text == digits or str(UUID(digits.ljust(32, "0"))).startswith(text)
 
 

@@ -49,11 +49,11 @@ _TIMES: Final = {
     State.CANCELLED: ("cancelled", "finished_at"),
     State.DISCARDED: ("discarded", "finished_at"),
 }
-#: States whose time is how long they have lasted.
+#: For these states, the age is shown as a duration.
 _LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
-#: Children of a job in its JSON.
+#: How many children of a job are in its JSON.
 _MAX_CHILDREN: Final = 100
-#: What a job carries; shown with --args only.
+#: What a job carries, which is shown only with --args.
 _PAYLOAD: Final = (
     *("args", "meta", "result", "parent_results", "error", "errors"),
     *("last_checkpoint", "checkpoint"),
@@ -94,9 +94,9 @@ COLUMNS: Final[list[ListColumn[Job]]] = [
 
 
 def first_of(console: Console, which: JobFilter, wanted: PageRequest) -> Page[Job]:
-    """Return a page of the jobs of a filter, whatever the number of jobs between them.
+    """Return a page of the jobs of a filter, however many other jobs are between them.
 
-    It shows how many it has read, where one scan is not enough.
+    If one scan is not enough, it shows how many jobs it has read.
     """
     found: list[Job] = []
     read, whole = 0, None
@@ -185,7 +185,7 @@ def _show(console: Console, options: Options) -> int:
         console.line(f"  {reason.sentence}", "yellow")
     _show_attempts(console, job, with_payload=options["payload"])
     if options["payload"]:
-        # What a handler reports beside the share is as private as the arguments.
+        # The data that a handler reports beside its progress is as private as the arguments.
         payload = {
             "args": job.args,
             "meta": job.meta,

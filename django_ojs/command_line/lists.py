@@ -19,7 +19,7 @@ from django_ojs.spec.times import elapsed, format_timestamp
 Row = TypeVar("Row")
 Words = Callable[[Any], str] | None
 
-#: The colour of each state, of whatever it is one.
+#: The colour of each state, whether of a job, a queue, a worker or something else.
 _STYLES: Final = {
     "active": "blue",
     "running": "blue",
@@ -38,13 +38,13 @@ _STYLES: Final = {
 }
 
 
-#: What the values of a column are, which decides how a table shows them: a name, or several, or
-#: another text of which half would be of no use; a text that is cut; the id of a job, by its
-#: beginning; a number; a time by how long ago it was, or how long it is until then; the duration
-#: since a time; a state in its colour.
+#: What the values of a column are, which decides how a table shows them. A `name` is a name,
+#: several names, or another text that must not be cut. A `text` may be cut. A `job` is the id of a
+#: job, shown by its beginning. A `time` is shown by how long ago it was, or how long it is until
+#: then. A `duration` is the time since a moment. A `state` is shown in its colour.
 Kind = Literal["name", "text", "job", "number", "time", "duration", "state"]
 
-#: Digits of an id of a job in a table on a terminal, where they tell the jobs apart.
+#: How many digits of a job's id a table on a terminal shows, if these tell the jobs apart.
 _SHORT_ID: Final = 8
 
 
@@ -52,8 +52,8 @@ _SHORT_ID: Final = 8
 class ListColumn(Generic[Row]):
     """A column of a list: a member of each object in JSON, and a column of the table.
 
-    The head is the name, unless `title` is given. `words` is what a person reads where the kind
-    does not say it. `drops`: see `TableColumn`.
+    The heading is the name, unless `title` is given. `words` returns what a person reads, if the
+    kind does not decide it. For `drops`, see `TableColumn`.
     """
 
     name: str
@@ -81,7 +81,7 @@ def column(
 
 
 def members(names: str, *, of: str = "") -> list[ListColumn[Any]]:
-    """Return columns that only JSON has, of attributes of a row, or of one of its attributes."""
+    """Return columns that only JSON has: attributes of a row, or of the object in `of`."""
     start = f"{of}." if of else ""
     return [
         ListColumn(name=name, value=attrgetter(start + name), only="json") for name in names.split()
@@ -105,10 +105,10 @@ def write_list(
     none: str,
     **more: Any,
 ) -> bool:
-    """Write rows as a table, or the text `none` if there are none; for a program as JSON.
+    """Write rows as a table, or the text `none` if there are none. For a program, write JSON.
 
-    The JSON has them under `name`, beside `more`. Return whether there is a table: the caller
-    writes below it what only a person reads.
+    The JSON has the rows under `name`, beside `more`. Return whether there is a table, below which
+    the caller writes what only a person reads.
     """
     if console.as_json:
         console.json({name: [as_json(columns, row) for row in rows], **more})
@@ -125,7 +125,7 @@ def act_on_each(
     things: Mapping[str, Row],
     act: Callable[[Row], tuple[dict[str, Any], str]],
 ) -> int:
-    """Act on each of the named things; one that fails is noted, and the others go on.
+    """Act on each of the named things. If one fails, this is noted, and the others go on.
 
     `act` returns what JSON has of a thing, and what a person reads. Return the exit code.
     """
@@ -155,7 +155,7 @@ def write_table(console: Console, columns: Sequence[ListColumn[Row]], rows: Iter
     """Write rows as a table."""
     shown, rows = [each for each in columns if each.only != "json"], list(rows)
     now = timezone.now()
-    # A program that reads the table by a pipe gets whole ids.
+    # A program that reads the table through a pipe gets whole ids.
     short = _short_ids(shown, rows) if console.is_terminal else {}
     console.table(
         [
@@ -182,7 +182,7 @@ def _short_ids(columns: Sequence[ListColumn[Row]], rows: Sequence[Row]) -> dict[
 
 
 def write_details(console: Console, lines: Iterable[tuple[str, object]]) -> None:
-    """Write what is known of one thing, a line for each name that has a value."""
+    """Write what is known of one thing, one line for each name that has a value."""
     known = [(name, str(value)) for name, value in lines if value]
     width = max(10, *(len(name) for name, _value in known))
     for name, value in known:
@@ -220,7 +220,7 @@ def _text(kind: Kind, value: Any, now: datetime) -> str:
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    """Return how long ago a time was; for one in the future, "in" and how long until then."""
+    """Return how long ago a time was, or "in" and how long it is until a future time."""
     if since is None:
         return NONE
     if since > now:
@@ -229,7 +229,7 @@ def age(since: datetime | None, now: datetime) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """Return how long ago a time was, in words; for one in the future, how long until then."""
+    """Return how long ago a time was, in words, or how long it is until a future time."""
     text = age(moment, now)
     return text if moment is None or moment > now else f"{text} ago"
 

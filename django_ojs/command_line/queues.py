@@ -11,7 +11,7 @@ from django_ojs.operations import queues
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.storage.figures import known_queues
 
-#: Names of queues that are compared with an unknown one.
+#: How many names of queues are compared with an unknown name.
 _COMPARED: Final = 10_000
 
 

@@ -47,8 +47,8 @@ def add_search(parser: ArgumentParser) -> None:
 def filter_of(console: Console, options: Options, *, required: bool = False) -> JobFilter:
     """Return the filter of the arguments.
 
-    A word that cannot be parsed is an error, and so is a queue that does not exist. `required`: so
-    is a search that selects every job.
+    A word that cannot be parsed is an error, and so is a queue that does not exist. With
+    `required`, a search that selects every job is an error too.
     """
     text = " ".join([*options["words"], options["search"] or ""]).strip()
     search = permitted(parse(text), payload=True, positions=positions)

@@ -24,10 +24,10 @@ USAGE: Final = 2
 
 Options = Mapping[str, Any]
 
-#: Names that a message about an unknown one lists.
+#: How many names a message about an unknown name lists.
 _LISTED: Final = 10
 
-#: Arguments that are paths, whose bytes may be anything.
+#: Arguments that are paths, which may contain any bytes.
 _PATHS: Final = frozenset({"file", "settings", "pythonpath"})
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 
@@ -53,7 +53,7 @@ def usage_error(message: str) -> CommandError:
 
 
 def check_texts(options: Options) -> None:
-    """Raise a usage error for an argument whose bytes are no text, unless it is the path of a file.
+    """Raise a usage error for an argument whose bytes are no text, unless it is a path.
 
     Python decodes such bytes to lone surrogates, which no database takes.
     """
@@ -65,7 +65,7 @@ def check_texts(options: Options) -> None:
 
 
 def parsed_ids(texts: Iterable[str], *, unnamed: str, prefix: str = "") -> list[UUID]:
-    """Parse ids, each once; `unnamed` is the error where there are none."""
+    """Parse ids, each once. `unnamed` is the error if there are none."""
     try:
         found = list(dict.fromkeys(parse_id(text.removeprefix(prefix)) for text in texts))
     except OJSError as error:
@@ -87,9 +87,10 @@ def unknown_name(
 ) -> CommandError:
     """Return the error for a name that is not known, which is probably misspelt.
 
-    The texts are those without any known name, without a name that is like it, with one, and
-    without one where there are too many names to list them. They may have `name`, `near`, `known`
-    and `number`, which is `total` where `known` is a part of the names.
+    `none` is its text if there are no known names, and `nothing_like_it` if no known name is
+    similar; `near` if one is, and `of_many` if there are too many names to list them. The texts may
+    have `name`, `near`, `known` and `number`, which is `total` if `known` has only some of the
+    names.
     """
     found = nearest(name, known)
     number = max(total, len(known))

@@ -1,6 +1,6 @@
 """`export` and `import`: jobs as JSON lines, each the envelope of a job.
 
-An import enqueues the jobs as PUSH does: their ids stay, their attempts start anew.
+An import enqueues the jobs as PUSH does: their ids stay, and their attempts start again.
 """
 
 import sys
@@ -35,7 +35,7 @@ from django_ojs.storage import database
 
 #: Lines that are stored in one transaction.
 BATCH: Final = 200
-#: Jobs for which extensions are asked at once.
+#: How many jobs the extensions are asked about at once.
 EXPORTED: Final = 50
 #: The member of a line with what extensions keep of a job.
 EXTENSIONS: Final = "ojs_extensions"
@@ -43,7 +43,7 @@ EXTENSIONS: Final = "ojs_extensions"
 PROGRESS: Final = 1_000
 #: Rejected lines that the JSON result names; all are written to stderr.
 MAX_ERRORS: Final = 100
-#: The names and times of a line, beside the envelope and the result.
+#: Room for the names and times of a line, beside the envelope and the result.
 _MORE_BYTES: Final = 1024 * 1024
 
 _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
@@ -66,7 +66,7 @@ def _export(console: Console, options: Options) -> int:
                 if number % PROGRESS == 0:
                     console.progress(counted_jobs(number))
     finally:
-        # This is said even if the reader has ended early, because it has these jobs.
+        # This is shown even if the reader has ended early, because it has these jobs.
         entry.complete(jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
@@ -118,14 +118,14 @@ class _Import:
             raise InvalidRequest("The line must be a JSON object: the envelope of a job.")
         state = data.get("state")
         if state is not None and state not in [*State]:
-            # It would be enqueued, although a job of another state may have run already.
+            # Otherwise it would be enqueued, although a job in another state may have run already.
             raise InvalidRequest(f"state must be one of {', '.join(State)}.")
         if state == State.RETRYABLE and data.get("next_attempt_at") is not None:
             data["scheduled_at"] = data["next_attempt_at"]
         elif state == State.PENDING:
             data["pending"] = True
         if data.get("original_queue"):
-            # A dead letter in a dead letter queue, whose jobs no worker runs.
+            # This is a dead letter in a dead letter queue, whose jobs no worker runs.
             data["queue"] = data["original_queue"]
         # The batch reads it again: a middleware may have changed an envelope that was rejected.
         envelope.validate(_read(data), settings().limits)
@@ -225,7 +225,7 @@ def _ids(batch: Sequence[tuple[int, dict[str, Any]]]) -> list[UUID]:
 
 
 def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line with its number; None for one that is too long to be read."""
+    """Yield each line with its number, or None for one that is too long to be read."""
     number = 0
     while line := _read_line(lines, longest + 1):
         number += 1
@@ -267,7 +267,7 @@ def _import(console: Console, options: Options) -> int:
     name = options["file"]
     found = _Import(console, dry_run=options["dry_run"], rerun=options["rerun"])
     with _opened(name) as lines:
-        # First, because many transactions follow.
+        # The entry comes first, because many transactions follow.
         entry = (
             operator.Acted()
             if options["dry_run"]
@@ -276,7 +276,7 @@ def _import(console: Console, options: Options) -> int:
         try:
             found.read(lines)
         finally:
-            # This is said even after an interruption, because the batches before it are stored.
+            # This is shown even after an interruption, because the batches before it are stored.
             entry.complete(**_counts(found, Outcome))
     if found.steps:
         console.note(

@@ -35,7 +35,7 @@ class User(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """What one caller may do. `queues` None: all of them.
+    """What one caller may do. None in `queues` means all queues.
 
     `name` identifies the caller in logs and in the audit trail; it is no secret. `identity` is the
     same for all credentials of one caller, such as a key and the key that replaces it; by default
@@ -84,7 +84,7 @@ class Access:
         return is_within and self.allows(Scope.READ)
 
     def check_dead_letter_queue(self, config: object) -> None:
-        """Raise PermissionDenied where a configuration names a queue for dead letters of others."""
+        """Raise PermissionDenied if a configuration names a dead-letter queue of other callers."""
         target = config.get("dead_letter_queue") if isinstance(config, dict) else None
         if isinstance(target, str) and self.queues is not None and target not in self.queues:
             raise PermissionDenied(
@@ -102,7 +102,7 @@ class Access:
     def check_all_queues(self) -> None:
         """Raise PermissionDenied for a caller that is limited to some queues.
 
-        For what concerns all queues: workers, maintenance mode, the default configuration.
+        It protects what concerns all queues: workers, maintenance mode, the default configuration.
         """
         if self.queues is not None:
             raise PermissionDenied(

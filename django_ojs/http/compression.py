@@ -23,7 +23,8 @@ _CHUNK: Final = 64 * 1024
 # Four bytes of zstd can decompress to 128 KiB, and the decompressor has no limit for its output:
 # with steps of this size the limit is exceeded by 8 MiB at most.
 _ZSTD_STEP: Final = 256
-# Members of gzip, frames of zstd: each takes as long as a kilobyte of data, and may be empty.
+# The most members of gzip data, or frames of zstd data. Each takes as long as a kilobyte of data,
+# and may be empty.
 _MAX_PARTS: Final = 1_000
 # As in Django's GZipMiddleware: a file name of random length in the gzip header, so that the length
 # of a response reveals nothing about its secrets (BREACH).
@@ -51,7 +52,7 @@ def coding_of(request: HttpRequest) -> str | None:
 
 
 def decompress(coding: str, read: Callable[[int], bytes], limit: int) -> bytes:
-    """Return the decompressed body; of one longer than `limit`, a beginning longer than `limit`.
+    """Return the decompressed body, or a beginning of it that is longer than `limit`.
 
     `read` returns the next chunk, an empty one at the end. Raises InvalidPayload for a body that is
     malformed or incomplete.
@@ -90,7 +91,7 @@ def _preferred(request: HttpRequest) -> str | None:
     for item in request.headers.get("Accept-Encoding", "").lower().split(","):
         name, _, parameters = item.partition(";")
         qualities[name.strip()] = _quality(parameters)
-    # With a session of a browser BREACH is possible, and only gzip is padded.
+    # With a session of a browser BREACH is possible, and only gzip is padded against it.
     known = ["gzip"] if request.headers.get("Cookie") else supported()[::-1]
     ranked = [(qualities.get(name, qualities.get("*", 0.0)), name) for name in known]
     quality, best = max(ranked, key=lambda pair: pair[0])

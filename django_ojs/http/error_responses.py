@@ -142,7 +142,7 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
 
 
 def _log_locked(request: HttpRequest, exception: RowLocked) -> None:
-    # Nothing is wrong here: a traceback, and a signal to those who collect errors, would say so.
+    # Nothing is wrong here, but a traceback, or a signal to error trackers, would suggest it.
     key = exception.details.get("job_id")
     where = "" if key is None else f" {key}: {lock_holders.holder_of([UUID(key)])}"
     logger.warning(
@@ -153,7 +153,8 @@ def _log_locked(request: HttpRequest, exception: RowLocked) -> None:
 
 def _report(request: HttpRequest, exception: Exception, status: int) -> None:
     if database.has_waited_for_lock(exception):
-        # No fault of this request: the holder of the lock is to be found, not this stack.
+        # This request is not at fault. An operator has to find the holder of the lock, and a
+        # traceback would not help.
         logger.warning(
             "%s %s returned %d, because another transaction holds a lock (request %s)",
             request.method,
@@ -206,7 +207,8 @@ def _log_denial(request: Any, error: OJSError) -> None:
 
 
 def _principal(request: Any) -> str:
-    # A CSRF failure, for one, is raised during authentication: to authenticate again would fail.
+    # The error may come from the authentication, as that of a failed CSRF check. Authenticating
+    # again would fail too.
     if getattr(request, "_authenticator", None) is None:
         return _UNKNOWN
     access = access_of(request)
@@ -214,5 +216,5 @@ def _principal(request: Any) -> str:
 
 
 def _whole(seconds: object) -> int:
-    # Rounded up: a client that retries a moment too early is rejected again.
+    # The time is rounded up, because a client that retries a moment too early is rejected again.
     return -int(-seconds // 1) if isinstance(seconds, int | float) else 0

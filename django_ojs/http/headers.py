@@ -1,7 +1,7 @@
 """The headers of every response (http-binding §3.2, §6.5, §19).
 
-Those of a request are read from `META` here and in what reads each body: to make `request.headers`
-takes longer than all that reads it.
+The headers of a request are read from `META`, here and wherever a body is read, because making
+`request.headers` takes longer than all uses of it.
 """
 
 import re
@@ -18,13 +18,14 @@ VERSION: Final = "1.0"
 #: The values of OJS-Version that mean this version.
 VERSIONS: Final = frozenset({"1", VERSION, "1.0.0", "1.0.0-rc.1"})
 
-# A client chooses it, and it goes into headers, logs and bodies: visible ASCII of bounded length.
+# A client chooses it, and it is repeated in headers, logs and bodies. So it must be visible ASCII
+# of bounded length.
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,200}").fullmatch
 
 
 def request_id(request: HttpRequest) -> str:
     """Return the client's id of the request, or a generated one; the same in each call."""
-    own: Any = getattr(request, "_request", request)  # of one that DRF has wrapped
+    own: Any = getattr(request, "_request", request)  # the request that DRF has wrapped
     known: str | None = getattr(own, "ojs_request_id", None)
     if known is None:
         given = own.META.get("HTTP_X_REQUEST_ID", "")
@@ -49,7 +50,7 @@ def add_standard_headers(request: HttpRequest, response: HttpResponseBase) -> No
 
 
 def remove_body(response: HttpResponseBase) -> None:
-    """Make the response to HEAD of the response to GET (RFC 9110 §9.3.2).
+    """Turn the response to GET into the response to HEAD (RFC 9110 §9.3.2).
 
     Servers would remove the body as well, but gunicorn then logs a warning for each health check.
     """

@@ -18,17 +18,17 @@ _LONGEST_PAUSE: Final = 0.25
 class WaitingRequests:
     """Counts the waiting requests of this process.
 
-    No semaphore: its size would not follow the setting, which `limit` returns.
+    It is no semaphore, because the size of that would not follow the setting that `limit` returns.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:
-        # A finalizer may leave while this thread holds the lock.
+        # The lock is reentrant, because a finalizer may call `leave` while this thread holds it.
         self._lock = RLock()
         self._limit = limit
         self.count = 0
 
     def enter(self) -> bool:
-        """Return whether a request may wait, and count it then."""
+        """Count a request if it may wait. Return whether it may."""
         with self._lock:
             if self.count >= self._limit():
                 return False
@@ -36,7 +36,7 @@ class WaitingRequests:
             return True
 
     def leave(self) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         with self._lock:
             self.count -= 1
 

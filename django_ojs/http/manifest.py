@@ -14,7 +14,8 @@ from django_ojs.version import VERSION as PACKAGE_VERSION
 #: The project has no site of its own.
 HOMEPAGE = "https://openjobspec.org"
 
-#: Jobs of one batch: more of them are sent in several requests. Compressed, 44 KB are 400,000 jobs.
+#: The most jobs of one batch; a client sends more in several requests. Compressed, 44 KB can be
+#: 400,000 jobs.
 MAX_BATCH: Final = 10_000
 
 #: What this server is without any extension.

@@ -16,9 +16,9 @@ from django_ojs.hooks import registry
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Producers choose names freely. Of the pairs of queue and type, and of the queues without a
-#: configuration, this many have series of their own: those with the most runs, then with the most
-#: jobs. The others are counted as one.
+#: Producers choose names freely. At most this many pairs of queue and type, and queues without a
+#: configuration, have series of their own: those with the most runs, then those with the most jobs.
+#: The others are counted together.
 MAX_SERIES: Final = 1_000
 
 

@@ -15,7 +15,7 @@ from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLar
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
 #: Arrays, objects and members of objects in a body. A mebibyte, which each server accepts
-#: (ojs-payload-limits §3), has no more.
+#: (ojs-payload-limits §3), cannot have more.
 MAX_PARTS: Final = 2**20
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -53,8 +53,9 @@ def read_object(request: HttpRequest, *, required: bool) -> tuple[dict[str, Any]
 
 
 def _check_parts(data: bytes) -> None:
-    """Reject a body whose values would take many times its own size: each part has some 64 to 230
-    bytes in memory, and only two in `[]`.
+    """Reject a body whose values would take many times its own size in memory.
+
+    Each part takes some 64 to 230 bytes in memory, and perhaps only two in the body, as `[]` does.
     """
     if _parts(data) <= MAX_PARTS or _parts(_STRING.sub(b"", data)) <= MAX_PARTS:
         return
@@ -83,7 +84,7 @@ def discard_rest(request: HttpRequest) -> None:
                 return
             left -= len(data)
     except Exception:
-        # It ended early, or is ill-formed: there is nothing more to discard.
+        # The body ended early, or is malformed: there is nothing more to discard.
         return
 
 
@@ -117,8 +118,8 @@ def _length(request: HttpRequest) -> int:
 class _Body:
     """The stream of a request, with the number of bytes that were read.
 
-    Not `request.body`: Django's limit for uploads is meant for forms, and smaller than the largest
-    job.
+    `request.body` is not used, because Django's limit for uploads is meant for forms, and is
+    smaller than the largest job.
     """
 
     def __init__(self, request: HttpRequest) -> None:

@@ -14,7 +14,7 @@ from django_ojs.storage.connection_watch import ConnectionWatch
 #: Seconds after which the answer is no.
 ANSWER_TIMEOUT: Final = 0.8
 
-#: Seconds after which the connection ends over which no answer comes, and another one is made.
+#: Seconds without an answer after which the connection is ended, and another one is made.
 GIVE_UP_AFTER: Final = 5.0
 
 #: Seconds after which the server is asked whether it still executes a statement of a request.
@@ -24,15 +24,16 @@ WAIT_TIMEOUT: Final = 15.0
 def is_ready(link: BaseDatabaseWrapper) -> bool:
     """Whether a connection may write, and the tables are migrated. Raises Error."""
     with link.cursor() as cursor:
-        # The newest column of the table.
+        # The newest column of the table shows that the table is migrated.
         cursor.execute(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false")
     return database.dialect_of(link).can_commit(link)
 
 
 class Probe:
-    """Asks in a thread, one question at a time; requests that come meanwhile share the answer.
+    """Asks whether the database takes writes, in a thread and one question at a time.
 
-    A server that is frozen leaves the thread waiting, and not the requests.
+    Requests that come meanwhile share the answer. If a server is frozen, the thread waits for it,
+    and the requests do not.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class Probe:
             question.answered.set()
             try:
                 if question.answer:
-                    # What requests wait for at a server that has gone ends.
+                    # This ends the waits of requests for a server that has gone.
                     self._watch.look()
             finally:
                 question.over.set()
@@ -84,5 +85,5 @@ class _Question:
         self.began = time.monotonic()
         self.link: BaseDatabaseWrapper | None = None
         self.answer = False
-        #: When the answer is there, and when the thread is done.
+        #: Set when the answer is there, and when the thread is done.
         self.answered, self.over = threading.Event(), threading.Event()

@@ -10,7 +10,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidPayload
 from django_ojs.spec.times import format_timestamp
 
-#: Exactly this, without a charset: JSON is UTF-8.
+#: It has no charset, because JSON is always UTF-8.
 MEDIA_TYPE: Final = "application/openjobspec+json"
 
 
@@ -19,7 +19,8 @@ def json_response(
 ) -> HttpResponse:
     """Return a response with this object, or without a body for None.
 
-    Not DRF's Response: nothing is negotiated, and that class is rendered in three more steps.
+    DRF's Response is not used, because nothing is negotiated, and rendering it takes three more
+    steps.
     """
     try:
         text = "" if data is None else json.dumps(data)
@@ -36,12 +37,12 @@ def text_response(
 
 
 def unwritable() -> RuntimeError:
-    """Return the error for data of the server that is not JSON: no 400 of the client's."""
+    """Return the error for data of the server that is not JSON, which is no fault of the client."""
     return RuntimeError("the response cannot be written as JSON")
 
 
 def timestamps(**moments: datetime | None) -> dict[str, str]:
-    """Return these fields as the wire has them, without those that are None."""
+    """Return these fields in the form of responses, without those that are None."""
     return {
         name: format_timestamp(moment) for name, moment in moments.items() if moment is not None
     }

@@ -52,7 +52,7 @@ class CallerThrottle(SimpleRateThrottle):
     def allow_request(self, request: Any, view: Any) -> bool:
         """Count a request, and say whether it is within the rate.
 
-        Without the cache each is: jobs must not stop with it.
+        If the cache fails, every request is within it, because jobs must not stop with the cache.
         """
         try:
             return super().allow_request(request, view)
@@ -73,7 +73,7 @@ class CallerThrottle(SimpleRateThrottle):
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a response."""
-        # Until then, no more requests are permitted than `remaining`.
+        # Until then, no more than `remaining` requests are permitted.
         reset = self.history[-1] + self.duration if self.history else self.now
         return {
             "X-RateLimit-Limit": str(self.num_requests),
@@ -93,7 +93,7 @@ def of_caller(request: Any) -> CallerThrottle | None:
 
 
 def of_address(request: Any) -> CallerThrottle:
-    """Return the throttle of those at an address who give no credentials."""
+    """Return the throttle of an address, for requests without credentials."""
     address = BaseThrottle().get_ident(request)
     return _kept(request, CallerThrottle(f"address {address}"))
 

@@ -19,9 +19,9 @@ _QUEUE: Final = r"queues/[^/]+"
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
-    # Server-sent events say the same.
+    # Server-sent events carry the same events.
     "websockets": r"ws",
-    # The same path for one job is served.
+    # The same path is served for one job.
     "history_of_all_jobs": rf"history{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
@@ -51,12 +51,12 @@ class Unsupported(PublicView):
 
 _ANY: Final = "|".join(rf"(?P<{feature}>{pattern})" for feature, pattern in _PATHS.items())
 
-#: Before the routes of jobs, where `bulk` would be an id.
+#: It must come before the routes of jobs, which would take `bulk` for an id.
 unsupported = re_path(rf"^ojs/v1/(?:{_ANY})\Z", Unsupported.as_view(), name="ojs-unsupported")
 
 
 def not_installed(extension: str) -> UnsupportedFeature:
-    """Return the error for what only an extension does that is not installed."""
+    """Return the error for a feature of an extension that is not installed."""
     return UnsupportedFeature(
         f"This server does not have the extension {extension}.",
         details={"feature": extension},

@@ -18,7 +18,7 @@ from django_ojs.http.views.admin import (
 _ADMIN: Final = "v1/admin"
 _QUEUE: Final = f"{_ADMIN}/queues/<str:name>"
 _JOB: Final = f"{_ADMIN}/jobs/<str:key>"
-# The id of a worker may have slashes, as a path has that was decoded.
+# The id of a worker may have slashes, because the path was decoded.
 _WORKER: Final = f"{_ADMIN}/workers/<path:key>"
 _DEAD_LETTER: Final = f"{_ADMIN}/dead-letter/<str:key>"
 

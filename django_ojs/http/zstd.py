@@ -13,7 +13,7 @@ _WINDOW_LOG: Final = 23
 
 @dataclass(frozen=True, kw_only=True)
 class Zstd:
-    """What both libraries can do, under one name."""
+    """The functions of either library, under the same names."""
 
     compress: Callable[[bytes], bytes]
     #: Returns an object for one frame: `decompress(data)`, and then `eof` and `unused_data`.
@@ -24,7 +24,7 @@ class Zstd:
 
 @lru_cache(maxsize=1)
 def zstd() -> Zstd | None:
-    """Return the library that is there. None: neither is, and zstd is not offered."""
+    """Return the library that is available, or None if there is none, and zstd is not offered."""
     # Python can be built without it too.
     for module, adapt in (("compression.zstd", _of_python), ("zstandard", _of_zstandard)):
         try:
@@ -44,7 +44,8 @@ def _of_python(library: Any) -> Zstd:
 
 
 def _of_zstandard(library: Any) -> Zstd:
-    # One for each frame: two frames of one decompressor that are read in turns break each other.
+    # Each frame has a decompressor of its own: two frames of one decompressor that are read in
+    # turns break each other.
     return Zstd(
         compress=lambda data: library.ZstdCompressor(level=_LEVEL).compress(data),
         decompressor=lambda: library.ZstdDecompressor(

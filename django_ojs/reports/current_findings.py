@@ -13,9 +13,10 @@ from django_ojs.operations.keyset import Page
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports import findings, health_queries, queue_overview
+from django_ojs.reports import findings, health_queries, queue_overview, verdict
 from django_ojs.reports.health_queries import Observations, Signs
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
+from django_ojs.reports.verdict import Verdict
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -30,16 +31,19 @@ MAX_CHECKED: Final = 500
 
 
 class Query(Protocol):
-    """Runs a named query. None: it has no result, such as one that took too long."""
+    """Runs a named query.
+
+    It returns None without a result, such as that of a query that took too long.
+    """
 
     def __call__(self, name: str, query: Callable[[], T]) -> T | None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueRows:
-    """Rows of queues, the fullest first; `are_known`: whether they were read.
+    """Rows of queues, the fullest first. `are_known` is whether they were read.
 
-    `listening` None: the workers are not known.
+    `listening` is None if the workers are not known.
     """
 
     rows: list[OverviewRow]
@@ -56,16 +60,25 @@ class CurrentFindings:
     oldest: Mapping[str, datetime] | None
     queues: QueueRows
     maintenance: MaintenanceStatus | None
+    observed: Observations | None
+    #: What could not be read.
+    unread: Sequence[str]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether jobs run, in a sentence."""
+        return verdict.of(self)
 
     @property
     def causes(self) -> list[Finding]:
-        """Those that do not follow from another one."""
+        """The findings that do not follow from another one."""
         return findings.without_consequences(self.findings)
 
     def causes_within(self, within: Collection[str] | None) -> list[Finding]:
-        """Return what concerns these queues, or everything (None).
+        """Return the findings that concern these queues, or all if it is None.
 
-        That no worker runs concerns no single queue, but that none takes the jobs of one does.
+        A finding that no worker runs at all concerns no single queue; that no worker takes the jobs
+        of a queue concerns this queue.
         """
         if within is None:
             return self.causes
@@ -77,11 +90,19 @@ def _without_limit(name: str, query: Callable[[], T]) -> T | None:
     return query()
 
 
-def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
+def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
     """Return the findings, with the figures from which they follow.
 
-    `with_keys`: those about API keys too, which the role of a worker may not read.
+    `with_keys` includes those about API keys, which the role of a worker may not read.
     """
+    unread: list[str] = []
+
+    def query(name: str, query: Callable[[], T]) -> T | None:
+        found = ask(name, query)
+        if found is None:
+            unread.append(name)
+        return found
+
     seen = query("failures", lambda: health_queries.signs(with_keys=with_keys)) or Signs()
     listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED, with_times=False))
     statuses = listing.rows if listing else []
@@ -89,21 +110,28 @@ def read(query: Query = _without_limit, *, with_keys: bool = True) -> CurrentFin
     oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting)) if waiting else {}
     rows = queue_rows(query, statuses, oldest, with_episodes=seen.full_queues)
     status = maintenance(query) if seen.maintenance_mode else MaintenanceStatus(enabled=False)
+    observed = query("failures", lambda: health_queries.observe(seen))
     found = findings.of_system(
         rows.rows,
-        query("failures", lambda: health_queries.observe(seen)) or Observations(),
+        observed or Observations(),
         maintenance=status,
         listening=rows.listening,
-        transaction=query("open transactions", health_queries.oldest_transaction),
+        transaction=ask("open transactions", health_queries.oldest_transaction),
         keys=(query("API keys", key_expiry.problems) or ()) if seen.keys else (),
     )
     return CurrentFindings(
-        findings=found, listing=listing, oldest=oldest, queues=rows, maintenance=status
+        findings=found,
+        listing=listing,
+        oldest=oldest,
+        queues=rows,
+        maintenance=status,
+        observed=observed,
+        unread=list(dict.fromkeys(unread)),
     )
 
 
 def maintenance(query: Query) -> MaintenanceStatus | None:
-    """Return the maintenance mode; None if it is unknown."""
+    """Return the maintenance mode, or None if it is unknown."""
     return query("maintenance mode", mode.status)
 
 

@@ -35,7 +35,7 @@ _MOST_EVENTS: Final = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotRunning:
-    """Why a job does not run now. `kind` decides what mends it, or what its rule says does."""
+    """Why a job does not run now. `kind`, or the rule that holds it, decides what mends it."""
 
     kind: str
     sentence: str
@@ -43,9 +43,9 @@ class NotRunning:
 
 
 def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
-    """Return why a job does not run; None if it runs, or has ended.
+    """Return why a job does not run, or None if it runs or has ended.
 
-    `key` stands for its limit key in the sentence.
+    `key` replaces its limit key in the sentence.
     """
     state = State(job.state)
     if state is State.ACTIVE or state in TERMINAL:
@@ -168,7 +168,7 @@ def _place(before: int, minutes: float) -> str:
 
 def _before(job: Job) -> int:
     """Return how many jobs are claimed before it, up to one more than `MOST_BEFORE`."""
-    # Those that are held do not keep it from running.
+    # Jobs that are held do not keep it from running.
     available = Job.primary.filter(
         queue=job.queue, state=State.AVAILABLE, hold__lt=FIRST_HELD
     ).order_by()

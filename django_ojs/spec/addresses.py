@@ -9,8 +9,8 @@ from typing import Final
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Own tables: `is_global` of the standard library differs between versions, and has been true for
-# NAT64, 6to4, site-local and multicast addresses.
+# These tables are our own, because `is_global` of the standard library differs between versions,
+# and has been true for NAT64, 6to4, site-local and multicast addresses.
 _NOT_PUBLIC_V4: Final = tuple(
     IPv4Network(text)
     for text in (
@@ -68,17 +68,18 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 def may_connect(text: str, allowed: Sequence[Network]) -> bool:
     """Return whether to connect to an address: a public one, or one of an allowed network."""
-    if "%" in text:  # With a zone: link-local.
+    if "%" in text:  # An address with a zone is link-local.
         return False
     address = ipaddress.ip_address(text)
     if is_public(address):
         return True
-    # The address itself, not the one it embeds: an IPv4 network allows no IPv6 address.
+    # This compares the address itself and not the one it embeds, because an IPv4 network allows no
+    # IPv6 address.
     return any(address in network for network in allowed)
 
 
 def literal(host: str) -> str | None:
-    """Return the address that the host of a URL is, in the usual form; None for a name."""
+    """Return the address that the host of a URL is, in the usual form, or None for a name."""
     try:
         return str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:

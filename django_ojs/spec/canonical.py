@@ -32,7 +32,8 @@ def canonical(value: Any) -> str:
 
 
 def _object(value: Mapping[str, Any]) -> str:
-    # Sorted before NFC: where NFC makes two names equal, the same one always wins.
+    # The names are sorted before NFC, so that the same one always wins where NFC makes two names
+    # equal.
     members = {unicodedata.normalize("NFC", name): value[name] for name in sorted(value)}
     names = sorted(members, key=lambda name: name.encode("utf-16-be"))
     return f"{{{','.join(f'{dumps(name)}:{canonical(members[name])}' for name in names)}}}"

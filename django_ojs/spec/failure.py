@@ -27,7 +27,7 @@ MAX_DETAIL_VALUES: Final = 1_000
 MAX_DETAIL_DEPTH: Final = 16
 MAX_DETAIL_CHARACTERS: Final = 1_000
 
-#: In the form of a message (see `message_form`) it stands for a number or a quotation, and at the
+#: It stands for a number or a quotation in the form of a message (see `message_form`), and at the
 #: end for whatever follows.
 PLACE: Final = "…"
 #: Characters of a message that its form is made of.
@@ -41,8 +41,8 @@ _VARIES: Final = re.compile(
 #: The type of the error of a job that its worker has no handler for.
 UNKNOWN_JOB_TYPE: Final = "unknown_job_type"
 
-#: How long the answer of a handler pauses the key of its job, and at most: a mistake must not stop
-#: a key for years.
+#: How long RateLimitExceeded pauses the key of a job by default, and at most. A mistake must not
+#: stop a key for years.
 DEFAULT_PAUSE: Final = timedelta(minutes=1)
 MAX_PAUSE: Final = timedelta(days=1)
 
@@ -50,7 +50,7 @@ RESPONSE_CODES: Final = frozenset({"RETRY", "DISCARD", "DEAD_LETTER", "FAIL"})
 
 
 def message_form(message: str | None) -> str:
-    """Return what messages of one cause have in common, of one line and printable.
+    """Return what messages of one cause have in common, in one printable line.
 
     `Order 17 of "ann" failed.` and `Order 18 of "bob" failed.` have the form `Order … of … failed.`
     """
@@ -59,7 +59,7 @@ def message_form(message: str | None) -> str:
     end = next((n for n, each in enumerate(whole) if not each.isprintable()), len(whole))
     shown = _VARIES.sub(PLACE, whole[:end])
     if not shown.strip(f"{PLACE} .,:;"):
-        shown = whole[:end]  # Nothing else says what it is about.
+        shown = whole[:end]  # Nothing else says what the error is about.
     return shown if end == len(text) or shown.endswith(PLACE) else f"{shown}{PLACE}"
 
 
@@ -136,7 +136,7 @@ class DeadLetter(HandlerResponse):
 class ResultRejected(Exception):
     """The handler has ended, and its result cannot be stored: it is not JSON, or too large.
 
-    Its effects are there. To run it again would repeat them, and end in the same way.
+    The effects of the handler remain. Running it again would repeat them, and end in the same way.
     """
 
     ojs_type: ClassVar[str] = "result_rejected"
@@ -169,7 +169,7 @@ class Failure:
 
     @property
     def characters(self) -> int:
-        """How long its texts are, about."""
+        """About how long its texts are."""
         details = 0 if self.details is None else len(str(self.details))
         return len(self.message) + sum(map(len, self.backtrace)) + details
 
@@ -289,7 +289,8 @@ def _until(value: timedelta | datetime | str | float | None) -> datetime:
         if value.utcoffset() is None:
             rule = "is a naive datetime: use django.utils.timezone.now() or make_aware()"
             raise InvalidRequest.of("retry_after", rule)
-        # Bounded first: the first and the last hours of the calendar have no time in UTC.
+        # The value is bounded first, because the first and the last hours of the calendar have no
+        # time in UTC.
         return min(max(value, now - MAX_PAUSE), now + MAX_PAUSE).astimezone(UTC)
     wait = DEFAULT_PAUSE if value is None else parse_seconds(value, "retry_after")
     return now + min(wait, MAX_PAUSE)
@@ -315,11 +316,11 @@ def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
 
 
 def _attribute(exception: BaseException, name: str, kind: type[V]) -> V | None:
-    """Return an attribute of an exception; None where it is absent, ill-typed or cannot be read."""
+    """Return an attribute of an exception, or None if it is absent, ill-typed or cannot be read."""
     try:
         value = getattr(exception, name, None)
         if isinstance(value, str):
-            value = str.__str__(value)  # A class of its own may raise where it is read.
+            value = str.__str__(value)  # A subclass of str may raise when it is read.
         return value if isinstance(value, kind) else None
     except BaseException:  # such as a __getattr__ that raises KeyError
         return None
@@ -332,7 +333,7 @@ def _code_of(exception: HandlerResponse) -> str | None:
 
 
 def _delay_of(exception: Retry) -> timedelta | None:
-    # A subclass may call no __init__, or set `delay` as it would pass it.
+    # A subclass may not call __init__, or may set `delay` to a value that __init__ would convert.
     value = _attribute(exception, "delay", object)
     try:
         return None if value is None else parse_seconds(value, "delay")
@@ -399,7 +400,7 @@ def _details(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _readable(details: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return the details of an exception; None where one of them cannot be read."""
+    """Return the details of an exception, or None if one of them cannot be read."""
     try:
         return _details(details)
     except BaseException:

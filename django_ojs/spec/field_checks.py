@@ -49,7 +49,7 @@ class Object:
         self.members = members
 
     def members_of(self, value: Mapping[str, object]) -> Mapping[str, Check]:
-        """Return the checks of the members of an object by their names, of the known ones."""
+        """Return the checks of the known members of an object, by their names."""
         return self.members
 
     def __call__(self, value: object, path: str) -> None:

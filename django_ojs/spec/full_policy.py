@@ -19,7 +19,8 @@ class WaitPolicy:
 
     seconds: float
     always: bool = False
-    #: Entered before the first wait, and left after the last. False: the enqueue does not wait.
+    #: It is entered before the first wait, and left after the last. If it returns False, the
+    #: enqueue does not wait.
     slot: Callable[[], AbstractContextManager[bool]] = _unlimited
 
 

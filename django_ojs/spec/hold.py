@@ -14,7 +14,7 @@ from typing import Final
 
 #: All claims of its queue.
 FREE: Final = 0
-#: What is less is open to some claims. Numbers of extensions are less, too.
+#: Values below this are open to some claims. The numbers of extensions are below it, too.
 FIRST_HELD: Final = 64
 
 
@@ -24,7 +24,7 @@ def open_to(number: int) -> int:
 
 
 def held_by(number: int) -> int:
-    """Return the value for no claim, until the extension with this number opens the job."""
+    """Return the value that no claim considers, until the extension with this number opens it."""
     return FIRST_HELD + number
 
 

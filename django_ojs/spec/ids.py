@@ -27,7 +27,7 @@ _lock = threading.Lock()
 _last = 0
 
 
-# The constructor takes twice as long, for checks of what needs none here.
+# The constructor takes twice as long, because it checks what needs no check here.
 _new: Final = UUID.__new__
 _set: Final = object.__setattr__
 _UNKNOWN: Final = SafeUUID.unknown

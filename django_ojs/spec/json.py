@@ -233,7 +233,7 @@ def _explain_object(
 
 
 def _outermost(path: str) -> str:
-    """Return the outermost name of a path: one of sixty steps is of no use."""
+    """Return the outermost name of a path, because a path of sixty steps is of no use."""
     return re.split(r"[.\[]", path, maxsplit=1)[0] or _DOCUMENT
 
 
@@ -309,7 +309,8 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
 
     Raises InvalidPayload for the first value that `check` or `dumps` rejects, as `dumps` does.
     """
-    # One call of the encoder for all; what its text shows to be harmless needs no other check.
+    # One call of the encoder writes all. If its text shows that the values are harmless, they need
+    # no other check.
     try:
         text = _encode(lists)
     except (TypeError, ValueError, RecursionError):
@@ -343,8 +344,8 @@ def loads(
 ) -> JSON:
     """Read strict JSON: UTF-8 without BOM, finite numbers, safe integers, clean text, a depth.
 
-    Raises InvalidPayload naming the path and the rule. A repeated name takes its last value, with
-    a warning.
+    Raises InvalidPayload naming the path and the rule. A repeated name takes its last value, with a
+    warning.
     """
     text = _decode(data) if isinstance(data, bytes) else data
     if text.startswith("\ufeff"):
@@ -383,9 +384,10 @@ def loads(
 
 
 def _is_harmless(text: str, levels: int) -> bool:
-    """Whether a text that was read shows that `measure` accepts its value: most do.
+    """Whether the text alone shows that `measure` accepts its value, as most texts do.
 
-    The text is searched by a few calls, where `measure` visits each value. False where it has to.
+    A few calls search the text, while `measure` visits each value. If this returns False, `measure`
+    must decide.
     """
     # If there is no backslash, strings are as they are written, and every second quote ends one.
     if len(text) < _SHORT or "\\" in text or not text.isascii():

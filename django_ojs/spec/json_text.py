@@ -1,4 +1,4 @@
-"""JSON texts made of texts: a response of many jobs decodes and encodes none of their values."""
+"""JSON texts made from stored texts, without decoding and encoding the values of many jobs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ def compact(texts: Sequence[str], *, exact_integers: bool = False) -> list[str]:
     Databases return JSON with spaces between the values. Of most texts only these are removed,
     which takes a tenth of the time of reading and writing them.
     """
-    # All at once: one newline between two, which no stored text contains.
+    # All are handled at once, joined by newlines, which no stored text contains.
     whole = _without_spaces("\n".join(texts))
     if whole is not None:
         found = whole.split("\n")
@@ -34,7 +34,7 @@ def _compact(text: str, exact_integers: bool) -> str:
 
 
 def _without_spaces(text: str) -> str | None:
-    """Return a text without the spaces outside of its strings; None where more would change.
+    """Return a text without the spaces outside of its strings, or None if more would change.
 
     A string without a backslash contains nothing that is written in two ways.
     """
@@ -49,9 +49,9 @@ def _without_spaces(text: str) -> str | None:
 
 
 def template(value: Mapping[str, Any], own: Mapping[str, str]) -> str:
-    """Return the text of an object with what `own` has for some members instead of their values.
+    """Return the text of an object in which `own` replaces the values of some members.
 
-    That is a placeholder of the operator `%`; so per cent signs of the others are doubled.
+    `own` has placeholders of the operator `%`, so per cent signs in the other values are doubled.
     """
     members: list[str] = []
     others: dict[str, Any] = {}

@@ -231,7 +231,7 @@ ROWS: Final = (
 
 
 def called_here(name: str, on: str) -> str | None:
-    """Say what is called otherwise here, or None: `name` is an attribute, or an option."""
+    """Say how an attribute or an option is called here, or return None."""
     for row in ROWS:
         if f"{on}.{name}" in row.names.split():
             here = row.here.partition("](")[0].replace("[", "")

@@ -93,7 +93,7 @@ def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: da
 
 
 def is_stalled(stored: Mapping[str, Any] | None, *, run: int, since: datetime) -> bool:
-    """Whether this run has reported, not after this time, and this has not been told."""
+    """Whether this run's latest report is older than `since`, and this was not published yet."""
     return (
         stored is not None
         and stored.get("run") == run

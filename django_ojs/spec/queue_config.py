@@ -58,12 +58,12 @@ class QueueFields:
 
     #: By the name of the field.
     checks: Mapping[str, Check]
-    #: What the effective values mean, by its class, which `QueueConfig.part` takes. None: nothing
-    #: is asked for.
+    #: Functions that read the effective values, by the class of what they return, which is also
+    #: what `QueueConfig.part` takes. They return None if the values ask for nothing.
     read: Mapping[type, Callable[[Mapping[str, Any]], object | None]]
-    #: Members by their dotted names, of which only these values are accepted.
+    #: The only values that are accepted for some members, by the dotted names of these.
     supported: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
-    #: Checks each new job of a queue where something is asked for. Raises InvalidRequest.
+    #: Checks each new job of a queue whose values ask for something. Raises InvalidRequest.
     check_job: Callable[[Any], None] | None = None
 
 
@@ -116,7 +116,7 @@ class QueueConfig:
     #: By state, and by whether a job is a dead letter.
     retention: Mapping[tuple[State, bool], timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: What the fields of extensions mean, by its class.
+    #: What the `read` functions of extensions returned, by its class.
     parts: Mapping[type, Any] = field(default_factory=dict)
     #: Checks of its new jobs.
     job_checks: tuple[Callable[[Any], None], ...] = ()
@@ -155,7 +155,7 @@ class QueueConfig:
         )
 
     def part(self, kind: type[T]) -> T | None:
-        """Return what the fields of an extension mean; None where they ask for nothing."""
+        """Return what the fields of an extension mean, or None if they ask for nothing."""
         return self.parts.get(kind)
 
     def allows_type(self, job_type: str) -> bool:
@@ -184,7 +184,7 @@ def check(
     for name, value in given.items():
         if name.startswith("_"):
             raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
-        # It would be stored as a field of a later version, and have no effect.
+        # A misspelt name would be stored as a field of a later version, and have no effect.
         _check_names({name: value}, _known.checks, prefix, if_misspelt=True)
         if value is not None and name in _known.checks:
             _known.checks[name](value, f"{prefix}{name}")
@@ -214,7 +214,8 @@ def _check_supported(name: str, value: object, prefix: str) -> None:
 def check_names(given: Mapping[str, Any], path: str) -> None:
     """Reject unknown fields, at any depth. Raises InvalidRequest.
 
-    For settings: JSON of clients may carry fields of later versions, which are stored as sent.
+    This is for settings. JSON of clients may carry fields of later versions, which are stored as
+    sent.
     """
     _check_names(given, _known.checks, f"{path}.", if_misspelt=False)
 
@@ -226,7 +227,7 @@ def _check_names(
     *,
     if_misspelt: bool,
 ) -> None:
-    """Reject unknown fields, at any depth; `if_misspelt`: only those that are misspelt."""
+    """Reject unknown fields, at any depth. With `if_misspelt`, reject only misspelt ones."""
     for name, value in given.items():
         field_path = f"{prefix}{name}"
         if name not in known:
@@ -302,7 +303,7 @@ def _patterns(value: Any) -> tuple[str, ...] | None:
 
 
 def _matches(names: Iterable[str], patterns: tuple[str, ...] | None) -> bool:
-    # Only the asterisk is special: `[` and `?` would be to fnmatch.
+    # Only the asterisk is special, but fnmatch would treat `[` and `?` as special too.
     return patterns is None or any(
         fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
         for name in names

@@ -88,7 +88,7 @@ class RetryPolicy:
     def delay(self, attempt: int, random: Callable[[], float]) -> timedelta:
         """Return the delay after `attempt` (1-based) failed; `random` returns numbers in [0, 1).
 
-        Capped before and after the jitter (ojs-retry §3.5, §5.3).
+        It is capped before and after the jitter (ojs-retry §3.5, §5.3).
         """
         cap = self.max_interval.total_seconds()
         seconds = min(self._raw(max(attempt, 1)), cap)
@@ -223,7 +223,8 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
         if milliseconds is not None and name not in given:
             given[name] = _interval(milliseconds, f"{name}_ms", parse_milliseconds)
         elif isinstance(given.get(name), int | float):
-            # Seconds in Python, but on the wire a bare number could be either.
+            # In Python a number is in seconds, but on the wire it could be in seconds or in
+            # milliseconds.
             raise InvalidRetryPolicy.of(
                 f"retry.{name}", "must be an ISO 8601 duration such as PT30S"
             )

@@ -20,7 +20,7 @@ ROUND_ROBIN: Final = "round-robin"
 WEIGHTED: Final = "weighted"
 STRATEGIES: Final = (STRICT, ROUND_ROBIN, WEIGHTED)
 
-#: The other queues wait for as many jobs at most while one has its turn.
+#: The most jobs of one turn of a queue, for which the other queues wait.
 MAX_WEIGHT: Final = 1000
 MAX_NAME: Final = 63
 
@@ -38,8 +38,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StarvationPrevention:
-    """What each queue gets whatever the strategy says (§8): a part of the jobs that are claimed,
-    and one job at least in each interval.
+    """What each queue gets whatever the strategy says (§8).
+
+    It gets a part of the jobs that are claimed, and at least one job in each interval.
     """
 
     rotation_interval: timedelta = timedelta(seconds=30)
@@ -47,7 +48,7 @@ class StarvationPrevention:
 
     @classmethod
     def parse(cls, value: object, field: str, queues: int) -> Self | None:
-        """Return the value of a setting; None where it is not enabled. Raises InvalidRequest."""
+        """Return the value of a setting, or None if it is not enabled. Raises InvalidRequest."""
         if isinstance(value, bool):
             value = {"enabled": value}
         if not isinstance(value, Mapping):
@@ -107,14 +108,14 @@ class QueueOrder:
             return shares
         least = int(min(self.prevention.min_dispatch_ratio, 1 / len(queues)) * _WHOLE)
         rest, total = _WHOLE - least * len(queues), sum(shares.values())
-        # A part of zero would be no turn at all.
+        # A queue with a part of zero would never get a turn.
         parts = {name: least + rest * shares.get(name, 0) // total for name in queues}
         if self.strategy == STRICT:
             return {name: part for name, part in parts.items() if part} | {FIRST_WITH_JOBS: rest}
         return {name: max(1, part) for name, part in parts.items()}
 
     def ratios(self, queues: Sequence[str]) -> dict[str, float | None]:
-        """Return which part of the jobs each queue gets while all have jobs; None: any part."""
+        """Return the part of the jobs that each queue gets while all have jobs, or None."""
         if self.strategy == STRICT:
             return dict.fromkeys(queues)
         shares = self.shares(queues)

@@ -50,7 +50,7 @@ class Trigger(StrEnum):
 class Transition:
     """One row of the table: in `source`, `trigger` may lead to `target`.
 
-    `source` None is "not stored yet".
+    A `source` of None means that the job is not stored yet.
     """
 
     trigger: Trigger

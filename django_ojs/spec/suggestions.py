@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 
 
 def nearest(name: object, known: Collection[str]) -> str | None:
-    """Return the known name that is most like a name; None where none is."""
+    """Return the known name that is most like a name, or None if none is."""
     near = difflib.get_close_matches(str(name), known, n=1)
-    # A first word alone is not like the whole name: "rate" for rate_limit.
+    # The first word alone, such as "rate" for rate_limit, is not similar enough to the whole name.
     longer = [each for each in known if each.startswith(f"{name}_")]
     if not near and len(longer) == 1:
         near = longer
@@ -16,9 +16,9 @@ def nearest(name: object, known: Collection[str]) -> str | None:
 
 
 def is_misspelt(name: object, known: Collection[str]) -> bool:
-    """Whether a name is a known one but for a letter, and hardly a name of its own.
+    """Whether a name is a known one except for a letter, so that it is probably misspelt.
 
-    For objects that may have members that this server does not know.
+    This is for objects that may have members that this server does not know.
     """
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.85)
     return bool(near) and str(name) not in known and abs(len(near[0]) - len(str(name))) <= 1

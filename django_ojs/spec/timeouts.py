@@ -56,8 +56,8 @@ def total_failure(job: TimedJob, now: datetime) -> Failure:
 
 
 def expiry_of(job: TimedJob, now: datetime) -> Failure | None:
-    """Return the error of a waiting job that has expired; None where its `expires_at` says so."""
-    # Which of them ended: the earliest. Databases round a time to the millisecond.
+    """Return the error of a waiting job that has expired; None if its `expires_at` has passed."""
+    # The earliest of the limits has ended. Databases round a time to the millisecond.
     assert job.expires_at is not None
     latest = job.expires_at + timedelta(milliseconds=1)
     for kind, option in ((_ENQUEUE_TTL, "enqueue_ttl"), (_TOTAL, "total_timeout")):

@@ -96,10 +96,10 @@ def format_timestamp(moment: datetime) -> str:
 def elapsed(start: datetime, end: datetime) -> timedelta:
     """Return the time that has passed from one aware datetime to another.
 
-    None has where the end is before the start, as a clock that was set back or those of two
-    machines may say. Python subtracts the clock times of two that have the same time zone, as those
-    of a database with a `TIME_ZONE` have: that is an hour off where daylight saving time begins or
-    ends between.
+    The result is 0 if the end is before the start, as after a clock was set back, or by the clocks
+    of two machines. Python subtracts the clock times of two datetimes in the same time zone, such
+    as those of a database with a `TIME_ZONE`. That is an hour off if daylight saving time begins or
+    ends between them.
     """
     return max(timedelta(0), end.astimezone(UTC) - start.astimezone(UTC))
 
@@ -112,8 +112,8 @@ def milliseconds_between(start: datetime, end: datetime) -> int:
 def parse_duration(value: object, field: str) -> timedelta:
     """Return the timedelta of an ISO 8601 duration, a short form ("5m", "500ms") or a timedelta.
 
-    A fraction may stand in the last component. Not negative, at most MAX_DURATION. Raises
-    InvalidRequest.
+    The last component may have a fraction. The duration must not be negative, nor longer than
+    MAX_DURATION. Raises InvalidRequest.
     """
     if isinstance(value, timedelta):
         return _bounded(value, field)
@@ -157,7 +157,8 @@ def format_duration(duration: timedelta) -> str:
 
     Raises ValueError.
     """
-    # Any number of hours instead of days: every parser must know H, M and S (ojs-retry §4.2).
+    # Hours are used instead of days, in any number, because every parser must know H, M and S
+    # (ojs-retry §4.2).
     total = duration // timedelta(microseconds=1)
     if total < 0:
         raise ValueError("a duration is not negative")

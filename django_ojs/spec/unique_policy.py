@@ -139,7 +139,8 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if milliseconds is not None and "period" not in given:
         given["period"] = _period(milliseconds, parse_milliseconds)
     elif "period" in given and not isinstance(given["period"], str | timedelta):
-        # Seconds in Python, but on the wire a bare number could be either.
+        # In Python a number is in seconds, but on the wire it could be in seconds or in
+        # milliseconds.
         raise UniqueKeyInvalid.of("unique.period", "must be an ISO 8601 duration such as PT1H")
     if "key" in given:
         key = given.pop("key")
@@ -157,7 +158,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
 
 
 def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the values that `names` select from `args`; None when one of them selects nothing."""
+    """Return the values that `names` select from `args`, or None if one of them selects nothing."""
     first = next((item for item in args if isinstance(item, Mapping)), {})
     selected = {}
     for name in names:
@@ -172,7 +173,7 @@ def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
 
 def is_position(name: str) -> bool:
     """Return whether a name in `args_keys` is a position in `args`."""
-    # A longer one is beyond any array, and slow to convert.
+    # A longer number is beyond any array, and slow to convert.
     return name.isascii() and name.isdigit() and len(name) < 8
 
 

@@ -44,7 +44,7 @@ def split(url: str) -> tuple[str, str, str]:
 
 
 def _is_host(host: str) -> bool:
-    """Return whether a host in brackets is an IPv6 address, which alone stands in them."""
+    """Return whether a host in brackets is an IPv6 address; nothing else may be in brackets."""
     if not host.startswith("["):
         return True
     try:

@@ -10,12 +10,14 @@ from django_ojs.hooks import registry
 from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.dialects.server import is_repeated
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
 
-#: Jobs with a limit key that a claim reads in one round, and its rounds. It ends before if so many
-#: have changed their states: each is stored with its events, which takes longer than to hold it.
+#: The most jobs with a key that a claim reads in one round, and the most rounds. A claim ends
+#: earlier if so many jobs have changed their states, because each is stored with its events, which
+#: takes longer than holding it.
 CANDIDATES_AT_ONCE: Final = 200
 ROUNDS: Final = 5
 CHANGED_AT_ONCE: Final = 200
@@ -44,7 +46,7 @@ class _Logged:
         self.queues: set[str] = set()
 
     def reset(self) -> None:
-        """Say it once more."""
+        """Log it once more."""
         self.queues.clear()
 
 
@@ -67,6 +69,14 @@ def _log_missing(queue: str, bits: int) -> None:
 def _claim(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     # The database or the role may have another default, which the connection does not know.
     database.dialect().read_committed(database.connection())
+    token = is_repeated.set(request.registered)
+    try:
+        return _claim_by(request, rules)
+    finally:
+        is_repeated.reset(token)
+
+
+def _claim_by(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     parts: list[RuledClaim] = []
     for rule in rules:
         part = rule.begin(request)
@@ -84,6 +94,11 @@ def _claim(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     return jobs
 
 
+def _in_order(request: ClaimRequest, at_most: int, busy: Collection[str]) -> list[Candidate]:
+    connection = database.connection()
+    return database.dialect_of(connection).candidates(connection, request)
+
+
 @dataclass(slots=True)
 class _Round:
     """What one round finds among the candidates."""
@@ -91,13 +106,13 @@ class _Round:
     chosen: list[Candidate] = field(default_factory=list)
     #: Keys that other claims have locked.
     busy: set[str] = field(default_factory=set)
-    #: A rule has taken a job out of the way of others.
+    #: Whether a rule has taken a job out of the way of others.
     has_set_aside: bool = False
-    #: A job stays in the way, which may not start.
+    #: Whether a job that may not start stays in the way.
     has_left: bool = False
-    #: A job without a limit key may not start.
+    #: Whether a job that is open to all claims may not start.
     rejects_plain: bool = False
-    #: A rule can set aside no more.
+    #: Whether a rule can set aside no more.
     is_cut: bool = False
 
 
@@ -108,25 +123,27 @@ class _Choice:
         #: What to claim, and what to find candidates for.
         self._request = self._wanted = request
         self._deciding = [part for part in parts if part.decides]
-        self._has_keys = any(part.decides_on_keys for part in parts)
         finders = [part.candidates for part in parts if part.candidates is not None]
         assert len(finders) < 2, "only one rule of a queue brings an order"
-        self._finder = finders[0] if finders else self._in_order
+        self._finder = finders[0] if finders else None
+        self._in_order = next((part.in_order for part in parts if part.in_order), _in_order)
 
-    def _in_order(self, at_most: int, busy: Collection[str]) -> list[Candidate]:
-        connection = database.connection()
-        # One tells that the queue has such jobs.
-        limited = at_most if self._has_keys else 1
-        return database.dialect_of(connection).limited_candidates(
-            connection, self._wanted, limited, busy
-        )
+    def _find(self, at_most: int, busy: Collection[str]) -> list[Candidate]:
+        if self._finder is None:
+            return self._in_order(self._wanted, at_most, busy)
+        found = self._finder(at_most, busy)
+        if len(found) < at_most:
+            known = {job.id for job in found}
+            others = self._in_order(replace(self._request, limit=at_most), at_most, busy)
+            found += [job for job in others if job.id not in known]
+        return found
 
     def claim(self) -> list[Claimed]:
         """Claim the jobs that may start, and set aside those that a rule alone rejects."""
         request = self._request
         found, busy, changed, at_most, is_cut = _Round(), set[str](), 0, request.limit, False
         for _ in range(ROUNDS):
-            found = self._choose(self._finder(at_most, busy))
+            found = self._choose(self._find(at_most, busy))
             changed += sum([part.set_aside() for part in self._deciding])
             is_new = found.has_set_aside or bool(found.busy)
             is_new |= found.has_left and at_most < CANDIDATES_AT_ONCE
@@ -145,7 +162,7 @@ class _Choice:
         if found.chosen:
             jobs = transitions.claim_chosen([each.id for each in found.chosen], request)
             if not jobs:
-                # Or its worker has no row any more: then the next claim has none either.
+                # If the worker's row is gone instead, the next claim returns no job either.
                 raise transitions.RulesUnknown
         if is_cut and not jobs:
             next_starts.unread.add(request.queue)
@@ -158,7 +175,7 @@ class _Choice:
         for job in candidates:
             if len(found.chosen) >= self._request.limit:
                 break
-            if job.key is not None and not self._has_keys:
+            if job.hold and not 1 << job.hold & self._request.applied:
                 raise transitions.RulesUnknown
             if not self._agree(job, found):
                 if found.is_cut:
@@ -175,7 +192,7 @@ class _Choice:
         return found
 
     def _agree(self, job: Candidate, found: _Round) -> bool:
-        """Whether all rules let a job start. One that is alone in not doing so may set it aside."""
+        """Return whether all rules let a job start. If just one does not, it may set it aside."""
         against = [
             (part, answer)
             for part in self._deciding
@@ -183,7 +200,7 @@ class _Choice:
         ]
         if not against:
             return True
-        found.rejects_plain |= job.key is None
+        found.rejects_plain |= not job.hold
         if any(answer is MayStart.BUSY for _, answer in against):
             found.has_left = True
             if job.key is not None:

@@ -26,30 +26,32 @@ from django_ojs.worker.queue_selection import QueueSelection
 
 logger = logging.getLogger("django_ojs.worker")
 
-#: A poll of more queues than these claims at once: the statement that asks whether there is a job
-#: would be planned for too long.
+#: A poll of more queues than this claims at once, because the statement that asks whether there is
+#: a job would be planned for too long.
 MAX_ASKED_QUEUES = 20
 
 #: If this many polls in a row took long, the machine is not just busy: an old snapshot makes them
-#: slow, which is what the floors of claims are for.
+#: slow, and claims then use a floor.
 SLOW_POLLS = 3
 
 #: Seconds between two checks whether a job is available that must run alone.
 ISOLATED_CHECK_INTERVAL = 1.0
 
-#: Seconds after a failed claim in which it is checked whether the claim was committed nevertheless,
-#: and between two of these checks: the server may get the statement late.
+#: For this many seconds after a failed claim, it is checked whether the claim was committed after
+#: all, because the server may get the statement late. The second value is the time between two
+#: checks.
 LOST_CLAIMS_WITHIN = 60.0
 LOST_CLAIMS_INTERVAL = 5.0
 
 #: Seconds between two checks whether a heartbeat is stored again, so that this worker may claim.
 HEARTBEAT_CHECK_INTERVAL = 0.2
 
-#: So many jobs may have ended whose outcomes are not stored yet, as when many fail at once. They
-#: run again if the process dies, and hold back the other workers and the next steps of workflows.
+#: At most this many jobs may have ended without a stored outcome, as when many fail at once. Such
+#: jobs run again if the process dies, and they hold back the other workers and the next steps of
+#: workflows.
 MAX_UNSTORED = 1000
 
-#: Seconds between two looks whether their number has fallen.
+#: Seconds between two checks whether their number has fallen.
 UNSTORED_CHECK_INTERVAL = 0.02
 
 
@@ -83,14 +85,15 @@ class Claimer:
         self.claimed = 0
         #: Whether the last claim showed that there is no job.
         self.found_none = False
-        # The last claim returned as many jobs as it asked for: there may be more.
+        # Whether the last claim returned as many jobs as it asked for, so that there may be more.
         self._may_be_more = False
         #: When the last claim began.
         self.began_at = 0.0
         self._notified_at = 0.0
-        # It took long to find that there is no job, so often in a row. Polls claim until then.
+        # How often in a row it took long to find that there is no job, and until when polls claim
+        # without asking first.
         self._slow_polls, self._claims_until = 0, 0.0
-        # Claims and other queries of this thread rest until then, while the database is away.
+        # Until when claims and other queries of this thread rest, while the database is away.
         self._away_until = 0.0
         self._backoff = Backoff()
         self._lost_claims_until = self._lost_claims_due = 0.0
@@ -99,7 +102,8 @@ class Claimer:
     def claim(self, *, is_poll: bool) -> list[Claimed]:
         """Claim as many jobs as fit; none if the database is away.
 
-        In a poll nothing says that a job has come: it asks first, which costs less than a claim.
+        In a poll, nothing indicates that there is a job, so it asks first, which costs less than a
+        claim.
         """
         self.found_none = False
         wanted = self._wanted()
@@ -131,7 +135,8 @@ class Claimer:
         except MemoryError:
             raise  # The process cannot go on; see `supervisor`.
         except Exception as error:
-            # Of the database or of an extension: the jobs that were claimed before go on.
+            # The error is one of the database or of an extension. The jobs that were claimed before
+            # go on.
             self.rest(error)
             self._lost_claims_until = time.monotonic() + LOST_CLAIMS_WITHIN
             self._lost_claims_due = 0.0
@@ -151,7 +156,7 @@ class Claimer:
     def is_due(self) -> bool:
         """Whether a claim now is likely to find jobs, and there is room for them.
 
-        A notification counts that came while the last claim was looking: it may have missed the
+        A notification that came during the last claim counts, because the claim may have missed the
         job.
         """
         is_likely = self._may_be_more or self._notified_at >= self.began_at
@@ -162,8 +167,8 @@ class Claimer:
         now = time.monotonic()
         timeout = self._config.poll_interval.total_seconds()
         if now - self._notified_at < notify.INTERVAL * 3:
-            # A producer does not send a notification for every job: jobs right after one are found
-            # by one more poll.
+            # A producer does not send a notification for every job. One more poll finds the jobs
+            # that came right after a notification.
             timeout = min(timeout, notify.INTERVAL * 1.5)
         if (away := self._away_until - now) > 0:
             timeout = min(timeout, away)
@@ -183,8 +188,8 @@ class Claimer:
     def on_connected(self) -> None:
         """Note that the listener has its connection again, so that the database is back.
 
-        A notification does not say so: this thread may find no connection while the listener has
-        its own.
+        A notification does not prove this, because the listener may have a connection while this
+        thread gets none.
         """
         self._away_until = 0.0
 
@@ -228,7 +233,8 @@ class Claimer:
         ):
             return 0
         if self._in_flight.busy >= self._batch_sizer.slots and self._bytes_left() <= 0:
-            # Jobs that wait for a slot take memory; the running ones cannot be avoided.
+            # Jobs that wait for a slot would only take memory. A job for a free slot is claimed
+            # even beyond the limit.
             return 0
         return wanted
 
@@ -257,8 +263,8 @@ class Claimer:
     def _give_back_lost_claims(self) -> None:
         """Return jobs whose claim was committed though its response did not arrive.
 
-        This process would keep them until their leases expire. Called by the thread that claims:
-        no claim is under way.
+        This process would keep them until their leases expire. The claiming thread calls this, so
+        that no claim is under way.
         """
         now = time.monotonic()
         if now >= self._lost_claims_until or now < self._lost_claims_due:

@@ -37,21 +37,22 @@ BATCH_WINDOW = 0.003
 #: The most completions in one statement.
 MAX_BATCH = 500
 
-#: The most failures in one transaction, and the characters of their texts, from which a group ends.
-#: Completions wait for a whole group.
+#: The most failures in one transaction. A group also ends when its texts have this many characters,
+#: because completions wait for a whole group.
 MAX_FAILURES = 100
 MAX_FAILURE_CHARACTERS = 2**20
 
-#: Seconds in which other changes are stored before completions are again: a completion that waits
-#: for a thousand failures is lost if the process dies, and its job runs twice.
+#: Seconds for which other changes are stored before completions are stored again. A completion that
+#: waits for a thousand failures is lost if the process dies, and its job runs twice.
 CHANGES_WINDOW = 0.1
 
-#: Seconds until an outcome is tried again whose statement the server stopped. They double, and are
-#: no less than what the statement took, so that others are stored half of the time.
+#: Seconds until an outcome is tried again after the server stopped its statement. The pause doubles
+#: each time, and is at least as long as the statement took, so that others are stored half of the
+#: time.
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
 
-#: The same for an outcome whose row another session has locked. To try it again costs little, and
+#: The same for an outcome whose row another session has locked. Trying again costs little, and
 #: nothing tells when the row is free.
 FIRST_LOCKED_PAUSE = 0.1
 LONGEST_LOCKED_PAUSE = 1.0
@@ -88,13 +89,15 @@ class StateChange:
 
     runs: list[Run]
     write: Callable[[], object]
-    #: These are stored before the others: other workers may run the jobs as soon as that is done.
+    #: Whether it is stored before the others, because other workers may run the jobs as soon as it
+    #: is.
     comes_first: bool = False
-    #: The operation passes by runs whose claim is gone, or whose rows another session has locked.
+    #: Whether the operation skips runs whose claim is gone, or whose rows another session has
+    #: locked.
     in_part: bool = False
     #: The one run, if it may be stored together with other failed runs.
     failed: RunFailure | None = None
-    #: It is stored like the outcome of a completion.
+    #: For how long it was deferred the last time, as in `Completion`.
     paused: float = 0.0
 
 
@@ -105,12 +108,12 @@ class Deferred:
     due_at: float
     pause: float = field(compare=False)
     item: Completion | StateChange = field(compare=False)
-    #: Another session has locked its row: it may be stored together with others again.
+    #: Whether another session has locked its row. Then it may be stored together with others again.
     is_locked: bool = field(default=False, compare=False)
 
 
 class StatementStopped(Exception):
-    """The server stopped a statement. It responds, so fewer outcomes at once may pass."""
+    """The server stopped a statement but still responds: fewer outcomes at once may succeed."""
 
     def __init__(self, error: Exception, seconds: float) -> None:
         super().__init__(str(error))
@@ -137,7 +140,7 @@ class Completer:
         self._on_slot_free = on_slot_free
         self._on_room = on_room
         self._items: deque[Completion | StateChange] = deque()
-        # Taken from the items, by the thread.
+        # The thread moves the items to these.
         self._completions: deque[Completion] = deque()
         self._changes: deque[StateChange] = deque()
         self._deferred: list[Deferred] = []
@@ -194,8 +197,8 @@ class Completer:
     ) -> None:
         """Fail a run by its retry policy; without spending an attempt if others may be the cause.
 
-        `others` is the number of jobs beside it that may be. After a conflict another transaction
-        is, a number of times.
+        `others` is the number of jobs beside it that may be the cause. `is_conflict` says that
+        another transaction is, which spends no attempt a limited number of times.
         """
 
         def write() -> None:
@@ -260,7 +263,7 @@ class Completer:
         self._thread.join(timeout)
         if not self._thread.is_alive():
             return True
-        # `_deferred` is left out: it has none that is tried again at this moment.
+        # `_deferred` is left out, because it lacks the outcome that is being tried at this moment.
         if locked := sorted(self._locked.copy(), key=lambda run: run.job.id):
             self._job_log.locked(locked, is_last=True)
         return False
@@ -333,7 +336,7 @@ class Completer:
             self._completions_together.reduce(size, stopped.seconds)
             self._completions.extendleft(reversed(group))
             return []
-        # One of them cannot be stored. Each by itself, so that the others can.
+        # One of them cannot be stored. Each is stored by itself, so that the others are.
         return [run for item in group for run in self._store_one(item)]
 
     def _store_changes(self) -> list[Run]:
@@ -347,7 +350,7 @@ class Completer:
         try:
             if self._store(lambda: missing.extend(self._fail(failed)), runs):
                 return self._done(changes, missing)
-            # One of them cannot be stored. Each by itself, so that the others can.
+            # One of them cannot be stored. Each is stored by itself, so that the others are.
             changes = [replace(change, failed=None) for change in changes]
         except StatementStopped as stopped:
             self._job_log.group_stopped(len(failed), stopped.error)
@@ -385,9 +388,9 @@ class Completer:
         *,
         may_be_gone: bool = False,
     ) -> list[Run]:
-        """Follow up items that were written, but for the runs that are `missing`.
+        """Finish items that were written, except for the runs that are `missing`.
 
-        Another session has locked the rows of those that this worker still holds: they are
+        If this worker still holds such a run, another session has locked its row, and it is
         deferred. Return the runs that are done.
         """
         locked = self._still_held(missing)
@@ -410,7 +413,7 @@ class Completer:
         try:
             held = transitions.still_held(self._worker_id, claims)
         except Error:
-            # They are written again, and this is asked again.
+            # All of them count as held, so they are written again, and this is then asked again.
             return set(runs)
         return {run for run in runs if (run.job.id, run.job.run) in held}
 
@@ -429,7 +432,7 @@ class Completer:
             heapq.heappush(self._deferred, Deferred(now + pause, pause, item, is_locked=True))
 
     def _take_locked(self) -> None:
-        """Take those that are due among the others again."""
+        """Put the locked outcomes that are due back among the others."""
         now = time.monotonic()
         while self._deferred and self._deferred[0].is_locked and self._deferred[0].due_at <= now:
             item = heapq.heappop(self._deferred).item
@@ -450,7 +453,7 @@ class Completer:
         heapq.heappush(self._deferred, Deferred(time.monotonic() + pause, pause, item))
         self._job_log.outcome_deferred(runs[0], pause, stopped.error)
         if not paused:
-            # The group that it was in may have been stopped for it.
+            # The statement of the group that it was in may have been stopped because of it.
             is_completion = isinstance(item, Completion)
             (self._completions_together if is_completion else self._failures_together).lift()
 
@@ -466,7 +469,7 @@ class Completer:
         return found
 
     def _fail(self, failed: list[RunFailure]) -> list[Run]:
-        """Return the runs that were not stored; see `_done`."""
+        """Store failures. Return the runs that were not stored; see `_done`."""
         stored = fail.fail_batch(
             self._worker_id,
             [(each.run.job, each.failure, each.outcome) for each in failed],
@@ -481,7 +484,7 @@ class Completer:
         return missing
 
     def _complete(self, completions: list[Completion]) -> list[Run]:
-        """Return the runs that were not stored; see `_done`."""
+        """Store completions. Return the runs that were not stored; see `_done`."""
         known = Known(
             jobs={item.run.job.id: item.run.job for item in completions},
             seconds={item.run.job.id: item.seconds for item in completions},
@@ -499,18 +502,19 @@ class Completer:
         return [item.run for item in completions if item.run.job.id not in stored]
 
     def _committed(self, run: Run, seconds: float) -> None:
-        """Follow up a run that has committed its own ACK.
+        """Finish a run that has committed its own ACK.
 
-        What extensions do after a commit is done here: it must not use up the time of the handler.
+        What extensions do after a commit is done here, so that it does not use up the time of the
+        handler.
         """
         transitions.completed(run.job, seconds)
 
     def _lost(self, run: Run) -> None:
-        """Follow up a run whose job was no longer its own when its outcome was to be stored."""
+        """Finish a run whose job was no longer its own when its outcome was to be stored."""
         if not run.is_committed:
             self._job_log.claim_lost(run)
             return
-        # It was taken from its handler in a function of on_commit: it took too long, or the worker
+        # The run was stopped in a function of on_commit, because it took too long or the worker
         # stops. The job was completed before that.
         self._job_log.stopped_after_commit(run)
         seconds = time.monotonic() - run.started
@@ -565,7 +569,7 @@ class Completer:
                         "again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
                     )
-                    # What is wrong may be the connection: the next write has another one.
+                    # The connection may be the cause, so the next write gets another one.
                     connections.close_all()
                     return False
         finally:

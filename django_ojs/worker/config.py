@@ -11,7 +11,7 @@ from django_ojs.spec.scheduling import STRICT_ORDER, QueueOrder
 class WorkerConfig:
     """`threads` is how many jobs a process runs at a time, sync and async together.
 
-    An operator may change it to at most `most_threads`, and back; 0: it stays as it is.
+    An operator may change it, to at most `most_threads`. If that is 0, it cannot be changed.
     """
 
     queues: tuple[str, ...] = ("default",)

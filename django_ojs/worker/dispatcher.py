@@ -23,7 +23,7 @@ _UNKNOWN_TYPE = Failure(
 
 
 class Dispatcher:
-    """Called from the claiming thread only."""
+    """Gives claimed jobs to the executor. Only the claiming thread may call it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Dispatcher:
     def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> int:
         """Give jobs to their handlers; hold back those of unknown types, and return how many.
 
-        `asked_at`: when the claim began, and with it the leases.
+        `asked_at` is the time when the claim, and with it the leases, began.
         """
         runs: list[Run] = []
         unknown: list[Run] = []

@@ -38,8 +38,8 @@ class EventLoop:
         self._loop = asyncio.new_event_loop()
         self._slots, self._size = asyncio.Semaphore(slots), slots
         self._closing = False
-        # For the synchronous parts (the ORM) of each running job one thread with its connections,
-        # reused from job to job.
+        # Each running job has a thread for its synchronous parts (the ORM). The threads and their
+        # connections are reused from job to job.
         self._threads = {ThreadSensitiveContext(): SyncThread() for _ in range(max(slots, most))}
         SyncToAsync.context_to_thread_executor.update(self._threads)
         self._sync_threads = deque(self._threads)
@@ -55,7 +55,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(self._start, runs)
 
     def resize(self, slots: int) -> None:
-        """Run so many jobs at a time, at most as many as there are threads; running ones go on."""
+        """Run `slots` jobs at a time, at most as many as there are threads. Running jobs go on."""
         self._loop.call_soon_threadsafe(self._resize, slots)
 
     async def _take_slot(self) -> None:
@@ -66,7 +66,7 @@ class EventLoop:
         for _ in range(change):
             self._slots.release()
         for _ in range(-change):
-            # It takes a slot when one becomes free, and keeps it.
+            # The task takes a slot when one becomes free, and keeps it.
             taken = self._loop.create_task(self._take_slot())
             self._taken.add(taken)
             taken.add_done_callback(self._taken.discard)
@@ -108,21 +108,23 @@ class EventLoop:
         async with self._slots:
             task = asyncio.current_task()
             assert task is not None
-            # Before `begin`: from then on the run may be interrupted, and its thread is the loop's.
+            # This is set before `begin`, because from then on the run may be interrupted, and its
+            # thread is the loop's.
             run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)
             if os.getpid() != self._pid:
-                # A handler has forked this process, and waits in it for something. The job is for
-                # the worker to run.
+                # A handler has forked this process, and waits in it for something. The worker runs
+                # the job, not this fork.
                 return
             if not run.begin():
                 return
             self._recheck.before(run)
             sync_thread = self._sync_threads.popleft()
-            # Set in the context of this task only.
+            # This is set in the context of this task only.
             SyncToAsync.thread_sensitive_context.set(sync_thread)
             result, error = await self._call(run)
             if run.context.has_unsent:
-                with suppress(asyncio.CancelledError):  # It arrived after the handler had ended.
+                # The cancellation arrived after the handler had ended.
+                with suppress(asyncio.CancelledError):
                     await sync_to_async(run.context.flush)()
             try:
                 if self._threads[sync_thread].is_used:
@@ -130,7 +132,7 @@ class EventLoop:
                     if left_open is not None and error is None:
                         result, error = None, left_open
             except asyncio.CancelledError:
-                pass  # It arrived after the handler had ended.
+                pass  # The cancellation arrived after the handler had ended.
             finally:
                 self._sync_threads.append(sync_thread)
             if error is not None:
@@ -138,20 +140,22 @@ class EventLoop:
                 database.recheck()
             if run.end():
                 self._on_end(run, result, error, False)
-            del run, result, error  # As in Executor.
+            # An exception that the project keeps refers to this frame, which called the handler.
+            del run, result, error
 
     async def _call(self, run: Run) -> tuple[Any, BaseException | None]:
-        """Return the result of a run, and its error. In a frame of its own as `Executor._call`."""
+        """Return the result of a run, and its error. It has a frame of its own."""
         try:
             contexts.enter(run.context)
             result = await run_handler(run)
-        except BaseException as raised:  # As in Executor.
+        # Any exception fails the job and not the worker, as in Executor.
+        except BaseException as raised:
             return None, describable(raised)
         return result, None
 
 
 async def run_handler(run: Run) -> Any:
-    """Call the handler of a run in the ring `around_run`, and return its checked result."""
+    """Call the handler of a run within the hooks `around_run`, and return the checked result."""
     ring = hooks.registry.around_run
     return await (_result_of(run) if ring is None else ring(run, partial(_result_of, run)))
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from django_ojs.spec.failure import MAX_MESSAGE_CHARACTERS, MAX_TYPE_CHARACTERS, clean
 
-#: Attributes by which the exceptions are found that one follows from. They are read as attributes
-#: of BaseException, because a subclass may define its own, which raise.
+#: These lead from an exception to those that it follows from. They are read as attributes of
+#: BaseException, because a subclass may define its own, which raise.
 _TRACEBACK: Final[Any] = vars(BaseException)["__traceback__"]
 _CAUSE: Final[Any] = vars(BaseException)["__cause__"]
 _CONTEXT: Final[Any] = vars(BaseException)["__context__"]
@@ -28,7 +28,7 @@ _UNREADABLE: Final = "(the message could not be read)"
 
 
 def describable(error: BaseException) -> BaseException:
-    """Return an exception, or a copy of it if something of it raises when it is described."""
+    """Return an exception, or a copy of it if describing it raises."""
     return error if all(_text_of(each) is not None for each in _chain(error)) else _copy(error, {})
 
 
@@ -61,10 +61,10 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 def _text_of(error: BaseException) -> str | None:
-    """Return what a traceback prints of an exception; None where it cannot be described."""
+    """Return what a traceback prints of an exception, or None if it cannot be described."""
     try:
-        # What the worker, a formatter of tracebacks or an error tracker asks of it has to be what
-        # it is, and no property of its class.
+        # The worker, formatters of tracebacks and error trackers read these attributes, so they
+        # must be the real ones, and not properties of its class.
         members, said = _members(error), str(error)
         is_itself = (
             error.__class__ is type(error)
@@ -89,9 +89,9 @@ def _is_short(error: BaseException) -> bool:
 
 
 def _copy(error: BaseException, made: dict[int, BaseException]) -> BaseException:
-    """Return an exception that prints as another one does, but for what is too long.
+    """Return an exception that prints as another one does, without what is too long.
 
-    `made` are the copies so far. Of a chain, the first ones are copied.
+    `made` has the copies so far. Only the first exceptions of a chain are copied.
     """
     message = _UNREADABLE
     if _text_of(error) is not None:

@@ -43,7 +43,7 @@ from django_ojs.worker.thread_limit import STALLED_AFTER, ThreadLimit
 
 
 class _Refreshed(threading.local):
-    """When the connections of the thread were looked at after its last run."""
+    """When the connections of the thread were checked after its last run."""
 
     at = NEVER
 
@@ -69,7 +69,7 @@ class _Slot(threading.Thread):
 
     @property
     def is_lost(self) -> bool:
-        """Whether its run was interrupted. A thread that lives on nevertheless holds no slot."""
+        """Whether its run was interrupted. Such a thread holds no slot, even if it lives on."""
         return self.last is not None and self.last.interrupted
 
 
@@ -106,7 +106,7 @@ class Executor:
             self._loop.submit(coroutines)
 
     def resize(self, slots: int) -> None:
-        """Run so many jobs at a time, at most as many as there may be; running ones go on."""
+        """Run `slots` jobs at a time, at most as many as there may be. Running jobs go on."""
         with self._lock:
             self._slots = slots
             self._limit.resize(slots)
@@ -134,7 +134,7 @@ class Executor:
         return STALLED_AFTER if self._limit.is_reduced and self._waiting else float("inf")
 
     def _fill(self) -> None:
-        """Wake or start as many threads as there are waiting runs, and may be."""
+        """Wake or start a thread for each waiting run, up to the limit of threads."""
         if not self._waiting:
             return
         running = self._running()
@@ -155,7 +155,7 @@ class Executor:
             while self._execute_next(thread):
                 pass
         except Interrupted:
-            pass  # It arrived after the run had ended. `fill` replaces the thread.
+            pass  # The interrupt arrived after the run had ended. `fill` replaces the thread.
         finally:
             with self._lock:
                 self._threads.discard(thread)
@@ -213,7 +213,7 @@ class Executor:
             self._refreshed.at = time.monotonic()
             return True
         finally:
-            # An exception that the project keeps has this frame, as one that called the handler.
+            # An exception that the project keeps refers to this frame, which called the handler.
             del run, result, error
 
     def _call(
@@ -221,14 +221,16 @@ class Executor:
     ) -> tuple[Any, BaseException | None, bool]:
         """Return the result of a run, its error, and whether an atomic handler has committed it.
 
-        In a frame of its own, which has ended when `release_frames` is called, and is freed too.
+        It has a frame of its own, so that this frame has ended, and is freed too, when
+        `release_frames` is called.
         """
         try:
             if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
             self._recheck.before(run)
             self._refreshed.at = NEVER
-            # What a handler sets there, such as a language or a time zone, ends with its job.
+            # What a handler sets in its context, such as a language or a time zone, ends with its
+            # job.
             result, committed = copy_context().run(_run_in_context, run, sensitive)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
@@ -255,7 +257,7 @@ def run_handler(
     call: Callable[[Run], Any] = _call_and_check,
     complete: Callable[..., object] = ack.complete,
 ) -> tuple[Any, bool]:
-    """Call the handler of a run in the ring `around_run`, and check its result.
+    """Call the handler of a run within the hooks `around_run`, and check its result.
 
     Return the result, and whether an `atomic` handler has committed it. Tests replace `call` and
     `complete`.
@@ -276,10 +278,11 @@ def _run(run: Run, call: Callable[[Run], Any], complete: Callable[..., object]) 
 def _call_atomic(run: Run, call: Callable[[Run], Any], complete: Callable[..., object]) -> Any:
     claim = replace(run.claim, place=transitions.place(run.job.id))
     link = database.connection()
-    commits = not link.in_atomic_block  # A test may have a transaction round this one.
+    commits = not link.in_atomic_block  # A test may have a transaction around this one.
     with database.atomic(), OwnTransaction(link):
         if commits:
-            link.on_commit(run.note_commit)  # These run before the handler's own, which may raise.
+            # It runs before the handler's own functions, which may raise.
+            link.on_commit(run.note_commit)
         result = _result_of(run, call)
         # The handler's rows and the completion commit together or not at all: when the run has
         # lost its claim, or ended the transaction, this raises and the rows are rolled back.

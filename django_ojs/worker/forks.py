@@ -1,7 +1,7 @@
-"""End a process that a handler forks where the handler ends.
+"""End a process that a handler forked when the handler ends in it.
 
-It is a copy of the worker: with the jobs that the worker has claimed, and the socket to its
-database. It must not go on as a second one.
+Such a process is a copy of the worker, with the jobs that the worker has claimed and the socket to
+its database. It must not go on as a second worker.
 """
 
 import os
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 def caller(handler: Handler[..., Any]) -> Callable[[JobContext], Any]:
-    """Return the function that calls a handler; of an `async def`, it makes a coroutine.
+    """Return the function that calls a handler; for an `async def`, it makes a coroutine.
 
-    A process that the handler forks ends with it: before the middleware, the end of the transaction
-    of an atomic handler, and the outcome.
+    A process that the handler forks ends with the handler: before the middleware, the end of the
+    transaction of an atomic handler, and the outcome.
     """
     return partial(_await if handler.is_async else _call, handler.run)
 
 
 class _EndOfForks:
-    """End a process that is forked inside the block where the block ends.
+    """Ends a process that is forked inside the block when the block ends.
 
-    A class, because each job enters it: `contextmanager` takes longer.
+    It is a class because each job enters it, and `contextmanager` takes longer.
     """
 
     def __enter__(self) -> None:
@@ -57,14 +57,14 @@ async def _await(run: Callable[[JobContext], Any], context: JobContext) -> Any:
 class SyncThread(ThreadPoolExecutor):
     """The thread for the synchronous parts of coroutines, such as Django's async ORM.
 
-    A process that one of them forks ends with it; it would wait for the next one for ever.
+    A process that one of them forks ends with it. Otherwise it would wait for the next one forever.
     """
 
     def __init__(self) -> None:
         super().__init__(max_workers=1, thread_name_prefix="ojs-sync")
         #: Whether the thread was started.
         self.is_used = False
-        #: Whether something ran on it that was not looked after since.
+        #: Whether something ran on it since its connections were refreshed.
         self.is_dirty = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
@@ -86,7 +86,7 @@ def end(error: BaseException | None) -> NoReturn:
             # connections.
             os._exit(code)
         finally:
-            # What measures coverage replaces it by a function that may fail in a fork.
+            # Tools that measure coverage replace `os._exit` by a function that may fail in a fork.
             os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -25,7 +25,7 @@ from django_ojs.worker.in_flight import Run
 #: handler has committed its own ACK.
 OnEnd = Callable[[Run, Any, BaseException | None, bool], None]
 
-#: Seconds for which connections count as good that were looked at after the run before.
+#: Seconds for which connections count as good after they were checked at the end of a run.
 FRESH: Final = 0.5
 NEVER: Final = float("-inf")
 
@@ -44,7 +44,7 @@ def checked_result(run: Run, returned: Any) -> Any:
     result = run.context.result(returned)
     try:
         ack.check_result(result)
-    except Exception as error:  # A class of the project may raise where it is read.
+    except Exception as error:  # An object of a class of the project may raise when it is read.
         reason = error.message if isinstance(error, OJSError) else type(error).__qualname__
         raise ResultRejected(f"{reason} (the handler: {run.handler.place})") from None
     return result
@@ -54,8 +54,9 @@ def release_frames(error: BaseException) -> None:
     """Free the variables of the frames of an exception, and of those that it follows from.
 
     They hold what the handler had, and live as long as the exception: until its failure is stored
-    and logged, and for ever where the project keeps it. Where a variable has the exception itself,
-    as after `error = raised`, only a garbage collection would free both, which may come late.
+    and logged, and for ever where the project keeps it. If a variable refers to the exception
+    itself, as after `error = raised`, only a garbage collection would free both, which may come
+    late.
     """
     left, seen = [error], set[int]()
     while left:
@@ -70,7 +71,7 @@ def release_frames(error: BaseException) -> None:
 
 
 def was_stopped(context: JobContext, error: BaseException) -> bool:
-    """Whether a run ended by what became of its job, and not by an error of its handler."""
+    """Whether a run was stopped because of its job, and not by an error of its handler."""
     if isinstance(error, Interrupted | asyncio.CancelledError):
         return True
     # The completion of an atomic handler was rejected: the job was cancelled, or another worker
@@ -85,7 +86,7 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
 
 
 class Recheck:
-    """Lets connections of threads that handlers use without knowing it be checked now and then.
+    """Checks, now and then, connections of threads that handlers use without knowing it.
 
     After a handler that failed they are checked at once; see `database.recheck`.
     """
@@ -94,28 +95,28 @@ class Recheck:
         self._at = NEVER
 
     def before(self, run: Run) -> None:
-        """Check them before a run, unless that was done a moment ago."""
+        """Check the connections before a run, unless that was done a moment ago."""
         if run.started - self._at >= FRESH:
             self._at = run.started
             database.recheck()
 
 
 def open_connections() -> Sequence[BaseDatabaseWrapper]:
-    """Return the connections of this thread. It takes as long as what is done with them."""
+    """Return the connections of this thread. Listing them takes as long as checking them."""
     return connections.all(initialized_only=True)
 
 
 def transaction_left_open(
     found: Sequence[BaseDatabaseWrapper],
 ) -> TransactionManagementError | None:
-    """Roll back what a handler has not ended; return the error that says so, or None."""
+    """Roll back transactions that a handler has left open. Return the error to report, or None."""
     error = None
     for link in found:
         if database.is_transaction_open(link):
             error = left_open_error(link)
             link.close()
-            # Django would remember of a closed connection that it is in a transaction, and the next
-            # jobs would have it.
+            # Django would treat the closed connection as one in a transaction, and the next jobs
+            # would get it.
             del connections[link.alias]
     return error
 
@@ -123,7 +124,7 @@ def transaction_left_open(
 def check_others_ended() -> None:
     """Raise for a transaction of another database that an atomic handler has left open.
 
-    Its job would be completed by the commit of the worker's own.
+    The commit of the worker's own transaction would complete the job without it.
     """
     own = database.connection()
     for link in open_connections():
@@ -154,8 +155,8 @@ def refresh_connections(
 ) -> None:
     """Close the thread's connections that are broken, too old, or whose session has changed.
 
-    `error` is that of the handler: one that says that the server takes no writes closes the
-    connection to it as well. `found` are the connections, where the caller has listed them.
+    `error` is that of the handler. If it says that the server takes no writes, the connection to
+    that server is closed as well. `found` are the connections, if the caller has listed them.
     """
     # Django does the same around a request: it closes connections that are broken or too old, and
     # clears the queries that DEBUG records.

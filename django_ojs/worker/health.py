@@ -1,7 +1,7 @@
 """The health file of a worker, and the probe: `python -m django_ojs.worker.health FILE`.
 
-The probe imports neither Django nor the project, so that it can run every few seconds. It asks no
-database: while that is away a restart of the worker would not help.
+The probe imports neither Django nor the project, so that it can run every few seconds. It does not
+ask the database, because restarting the worker would not help while that is away.
 """
 
 import os
@@ -31,7 +31,8 @@ class HealthFile:
         if self._written_at is not None and now - self._written_at < WRITE_INTERVAL:
             return
         self._written_at = now
-        # Complete at any time, for a reader. The clock of the system may be set, this one not.
+        # The file is replaced as a whole, so that a reader never sees a part of it. The clock is
+        # the monotonic one, because the clock of the system may be changed.
         temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         temporary.write_text(f"{now} {'ready' if is_ready else 'not-ready'}\n")
         temporary.replace(self._path)
@@ -42,7 +43,7 @@ class HealthFile:
 
 
 def problem(path: str, *, ready: bool = False, max_age: float = MAX_AGE) -> str | None:
-    """Return what is wrong with the worker that writes this file; None: nothing.
+    """Return what is wrong with the worker that writes this file, or None.
 
     With `ready`, its processes must have stored a heartbeat lately too.
     """
@@ -53,7 +54,8 @@ def problem(path: str, *, ready: bool = False, max_age: float = MAX_AGE) -> str 
         return f"{path} cannot be read ({type(error).__name__}): no worker has started here."
     except ValueError:
         return f"{path} is no health file."
-    if not 0 <= age <= max_age:  # Negative: it was written before the machine was started.
+    # A negative age means that it was written before the machine was started.
+    if not 0 <= age <= max_age:
         return f"{path} is {age:.0f} s old: the worker does not run."
     if ready and status != "ready":
         return (

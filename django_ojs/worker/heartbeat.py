@@ -34,13 +34,13 @@ TICK = 0.1
 #: An interrupted thread that is alive after this many seconds waits in C code and will not end.
 STUCK_AFTER = 10.0
 
-#: Seconds between two looks at interrupted threads when no job is running.
+#: Seconds between two checks of interrupted threads when no job is running.
 STUCK_TICK = 0.5
 
 #: Seconds until leases are extended again when some of them could not be.
 EXTEND_AGAIN = 0.5
-#: The fewest seconds without a reply after which connections are ended. On a busy machine a good
-#: server may take some.
+#: The shortest time without a reply, in seconds, after which connections are ended. On a busy
+#: machine a good server may take some seconds.
 LEAST_TIMEOUT = 3.0
 
 #: Seconds that closing waits for a beat that is under way.
@@ -77,14 +77,14 @@ class Heartbeat:
         self._wake = WakeEvent()
         self._is_closed = self._is_idle = False
         self._state = self._told = Directive.RUNNING
-        #: The listener's database session, whose end means the death of this worker. None while it
-        #: may have ended and the worker lives: without it, only silence is death.
+        #: The listener's database session, whose end means the death of this worker. It is None
+        #: while the session may have ended though the worker lives; then only silence means death.
         self.session: Session | None = None
         self._is_session_new = False
         #: Whether the listener has a session to attach again.
         self.wants_session = False
-        #: Whether the last heartbeat was stored. Without it the worker must claim no job: its death
-        #: would not be noticed, or it counts as dead.
+        #: Whether the last heartbeat was stored. If not, the worker must claim no job, because it
+        #: may count as dead already, or its death would not be noticed.
         self.registered = False
         # Whether leases could not be extended at the last heartbeat.
         self._is_behind = False
@@ -102,10 +102,10 @@ class Heartbeat:
 
         Return False when the session is not the worker's own (behind a pooler).
         """
-        # A beat in between must not write the old session, which is gone, over the new one.
+        # A beat in between must not store the old session, which is gone, in place of the new one.
         self.session, self.wants_session = None, False
         self.session = beat.attach_session(self._worker_id)
-        # Such a beat may have removed the new one.
+        # A beat in between may have removed the new session, so the next beat sends it again.
         self._is_session_new = self.session is not None
         self._wake.set()
         return self.session is not None
@@ -153,7 +153,7 @@ class Heartbeat:
             connections.close_all()
 
     def _wait(self) -> None:
-        # Set before the look: jobs that come after it wake this thread.
+        # This is set before the jobs are read, so that a later job wakes this thread.
         self._is_idle = True
         seconds = max(0.0, self._due - time.monotonic())
         if len(self._in_flight):
@@ -164,7 +164,7 @@ class Heartbeat:
         self._is_idle = False
 
     def _next_beat(self) -> float:
-        """Return when to send a heartbeat: for a short lease too, if the last one was stored."""
+        """Return when to send a heartbeat: earlier for a short lease if the last one was stored."""
         if not self.registered:
             return self._due
         if self._state is not self._told:
@@ -173,13 +173,15 @@ class Heartbeat:
 
     def _beat(self) -> None:
         interval = self._interval.total_seconds()
-        # A heartbeat that hung is as old as its statement: the next one follows at once.
+        # The time is taken before the statement, so that after a heartbeat that hung the next one
+        # follows at once.
         began = time.monotonic()
         renews = self.registered and not self._is_session_new
         self._is_session_new = False
         state = self._state
         runs = {run.job.id: run for run in self._in_flight.all()}
-        # Leases are long and beats are many: those are extended for which the next one may be late.
+        # Leases are much longer than the interval. Only those are extended for which the next
+        # heartbeat may be too late.
         to_extend = [run for run in runs.values() if run.extension_due < began + interval]
         try:
             response = beat.beat(
@@ -198,10 +200,11 @@ class Heartbeat:
             self._job_log.database_away(error)
             connections.close_all()
             database.recheck(healthy=True)
-            # Soon: without a heartbeat others take this worker for dead. Until then it claims
-            # nothing: this thread may find no connection while the others have theirs.
+            # The next heartbeat comes soon, because without one others take this worker for dead.
+            # Until then the worker claims nothing: this thread may get no connection while the
+            # others have theirs.
             self.registered = False
-            # The next beat may reach another server, which does not have the session; where the
+            # The next beat may reach another server, which does not have the session. If the
             # network is silent, the listener notices that later.
             self.wants_session, self.session = self.session is not None or self.wants_session, None
             self._due = time.monotonic() + min(interval, self._backoff.pause())
@@ -219,11 +222,11 @@ class Heartbeat:
         if self._in_flight.status is not None:
             self._in_flight.status.note_ready(_silence(self._interval))
         for key in response.lost:
-            # Cancelled, or claimed by another worker; or completed and stored a moment ago: then
-            # its phase is DONE and there is nothing to revoke.
+            # The job was cancelled, or claimed by another worker. Or it was completed and stored a
+            # moment ago: then its phase is DONE and there is nothing to revoke.
             run = runs[key]
             if run.is_committed:
-                continue  # It is completed; functions of on_commit run now.
+                continue  # The job is completed, and functions of on_commit run now.
             if run.revoke(Phase.RUNNING, self._interrupt) or run.revoke(Phase.WAITING):
                 self._in_flight.release_slot()
                 self._in_flight.remove([run])
@@ -232,7 +235,7 @@ class Heartbeat:
             self._on_directive(response.state)
         if response.slots is not None:
             self._on_slots(response.slots)
-            # The next beat reports it, at once.
+            # The next beat, which is sent at once, reports it.
             self._registration = replace(self._registration, concurrency=response.slots)
             self._due = 0.0
 
@@ -258,7 +261,8 @@ class Heartbeat:
         self.interrupted = [
             run
             for run in self.interrupted
-            # The thread object: the system may have given the thread's number to another one.
+            # The thread object is asked, because the system may have given the thread's number to
+            # another one.
             if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
         ]
         if any(run.revoked_at < stuck_before for run in self.interrupted):

@@ -98,7 +98,8 @@ class JobLog:
             what = f"attempt {job.spent} of {job.max_attempts}"
             if failure.pause:
                 what = "its limit key is paused, without spending an attempt"
-            # In the time zone of the log's own times; with the date, unless it is today's.
+            # The time is in the time zone of the log's own times, and has the date unless it is
+            # today's.
             due = timezone.localtime(job.due_at)
             is_today = due.date() == timezone.localdate()
             what += f", next attempt at {due:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S'}}"
@@ -200,7 +201,7 @@ class JobLog:
     def locked(self, runs: Sequence[Run], *, is_last: bool = False) -> None:
         """Warn that another session has locked the rows of jobs that have ended here.
 
-        `is_last`: their outcomes are lost, because the process ends.
+        `is_last` says that their outcomes are lost, because the process ends.
         """
         first = runs[0]
         what = f"The outcome of {first.job.type} {first.job.id}"

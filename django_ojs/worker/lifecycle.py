@@ -18,7 +18,7 @@ class StopRequests:
         self._first_at: float | None = None
 
     def is_second(self) -> bool:
-        """Count a signal. Return whether it is more than the first request by another way."""
+        """Count a signal. Return False if it is the first request again by another way."""
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now
@@ -53,9 +53,10 @@ class Lifecycle:
         return max(0.0, self.deadline - time.monotonic())
 
     def on_signal(self, wanted: Directive) -> None:
-        """Go to the state that a signal asks for. However often it comes, the grace period goes on.
+        """Go to the state that a signal asks for.
 
-        Who counts the requests calls `stop_at_once`.
+        A repeated signal does not end the grace period: the code that counts the requests calls
+        `stop_at_once`.
         """
         if wanted is Directive.TERMINATE:
             self.ended_by_signal = True

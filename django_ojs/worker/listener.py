@@ -76,12 +76,13 @@ class Listener:
                 except (DatabaseError, InterfaceError):
                     logger.debug("The listening connection was lost; connecting again.")
                 except Exception:
-                    # An error of the driver (the connection ended during a wait): no Django class.
+                    # The connection ended during a wait, and the driver raised an error that is no
+                    # Django class.
                     logger.debug("Listening was interrupted; connecting again.", exc_info=True)
                 self.listening = False
                 self._session.detach_session()
                 connections.close_all()
-                # The server has ended others too, if it was restarted.
+                # If the server was restarted, it has ended other connections too.
                 database.recheck(healthy=True)
                 self._stop.wait(self._backoff.pause())
         finally:

@@ -35,16 +35,17 @@ FREQUENT: Final = 1.0
 #: Seconds for which a step with more to do is repeated before the other steps run.
 BURST = 0.1
 
-#: Seconds for which the conditions of steps are kept, which contain settings of queues: to write
-#: them takes longer than the rest of a pass that finds nothing.
+#: Seconds for which the conditions of steps are kept. They contain settings of queues, so that
+#: building them takes longer than the rest of a pass that finds nothing.
 KEPT = 10.0
 
-#: Seconds between two batches for the other writers, where a database has one at a time.
+#: Seconds between two batches, during which others can write if the database has one writer at a
+#: time.
 GAP = 0.025
 
 #: How long work must have been overdue until workers without the lease help its holder with it.
 BEHIND = timedelta(seconds=2)
-#: The same for rows that are to be deleted, for which no one waits.
+#: The same for rows that are to be deleted, which may take longer.
 PRUNING_BEHIND = timedelta(minutes=1)
 
 
@@ -117,7 +118,8 @@ def _helping_steps() -> Sequence[DueStep]:
 def _in_order(own: Sequence[DueStep], others: Sequence[DueStep]) -> list[DueStep]:
     """Return the steps in the order of a pass: first the frequent ones, which users notice.
 
-    Those of the core keep their order: a job whose worker is lost has not timed out.
+    The steps of the core keep their order, so that a job whose worker is dead is rescued and does
+    not time out.
     """
     return sorted([*own, *others], key=lambda step: step.interval > FREQUENT)
 
@@ -140,7 +142,7 @@ class MaintenanceThread:
         self._job_log = job_log
         self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = _in_order(_steps(self._dead_workers), hooks.registry.brought("due_steps"))
-        # What workers do that have not the lease, if its holder is too slow.
+        # What workers without the lease do if its holder is too slow.
         self._helping = _in_order(_helping_steps(), hooks.registry.brought("helping_steps", BEHIND))
         # The conditions of steps that were due together, until they are written anew.
         self._conditions: dict[tuple[DueStep, ...], list[str]] = {}
@@ -157,7 +159,7 @@ class MaintenanceThread:
 
     def _work(self) -> None:
         due = dict.fromkeys([*self._steps, *self._helping], 0.0)
-        # Renewed when half of its term is over.
+        # The lease is renewed at this time, when half of its term is over.
         held_until = 0.0
         is_away = False
         pause, backoff = TICK, Backoff()
@@ -166,7 +168,8 @@ class MaintenanceThread:
                 is_behind = False
                 try:
                     if self._leads and time.monotonic() >= held_until:
-                        # After an outage the sessions of all workers have ended.
+                        # After an outage the sessions of all workers have ended, so the end of one
+                        # proves nothing.
                         take = lease.take if is_away else self._dead_workers.take_lease
                         # The time is taken before the statement, which may take long.
                         asked_at = time.monotonic()
@@ -180,7 +183,7 @@ class MaintenanceThread:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:
                         is_behind = self._run_due(self._helping, due)
-                    # What concerns this process only, so without the lease.
+                    # These steps concern this process only, so they need no lease.
                     hooks.worker_passes()
                     pause = 0.0 if is_behind else TICK
                     backoff.reset()
@@ -205,7 +208,7 @@ class MaintenanceThread:
             if self._stop.is_set():
                 return False
             has_more = False
-            # After a pass that takes long so far, what was found at its start is of the past.
+            # If the pass takes long, what was found at its start is out of date.
             if step not in idle or time.monotonic() - asked_at >= TICK / 2:
                 has_more = self._run_burst(step)
             elif step.otherwise is not None:
@@ -235,7 +238,7 @@ class MaintenanceThread:
 
     def _conditions_of(self, steps: tuple[DueStep, ...]) -> list[str]:
         now = time.monotonic()
-        # After an outage, the message about dead workers is another one each time.
+        # After an outage, the condition for dead workers changes each time.
         if now >= self._conditions_until or self._dead_workers.had_outage:
             self._conditions.clear()
             self._conditions_until = now + KEPT

@@ -12,13 +12,13 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects import execute_wrappers
 
 _START: Final = r"(?:^|;)(?:\s+|--[^\n]*\n|/\*.*?\*/)*"
-#: A statement that ends the transaction, and no savepoint.
+#: A statement that ends the transaction, but not one that ends a savepoint.
 _ENDS: Final = re.compile(
     _START
     + r"(COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!(?:\s+(?:WORK|TRANSACTION))?\s+TO))\b",
     re.IGNORECASE | re.DOTALL,
 )
-#: What MariaDB commits before it executes it.
+#: Statements before which MariaDB commits.
 _COMMITS: Final = re.compile(
     _START + r"((?:CREATE|DROP)(?!\s+TEMPORARY)|ALTER|TRUNCATE|RENAME|LOCK\s+TABLES?|GRANT|REVOKE"
     r"|BEGIN|START\s+TRANSACTION|SET\s+(?:SESSION\s+)?AUTOCOMMIT)\b",
@@ -32,8 +32,8 @@ _HAS_BODY: Final = re.compile(r"\s*CREATE\b", re.IGNORECASE)
 class OwnTransaction:
     """A block in which statements that would end the transaction are rejected.
 
-    Otherwise the completion of the job would commit without the handler's rows, or they without it.
-    The completion is a statement of this block as well: it is the last one that looks.
+    Otherwise the completion of the job could commit without the handler's rows, or the rows without
+    it. The completion is the last statement of this block, so it is checked as well.
     """
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
@@ -59,11 +59,11 @@ class OwnTransaction:
                 "The handler ended the transaction that is to complete its job: what it wrote "
                 "before that is committed or rolled back already. The worker alone ends it."
             )
-            # What was committed would be written again.
+            # A retry would write what was committed once more.
             error.ojs_retryable = False  # type: ignore[attr-defined]
             raise error
 
-    # An enqueue passes by the cursor, and so this, only while the transaction is open.
+    # An enqueue bypasses the cursor, and so this check, only while the transaction is open.
     @execute_wrappers.for_others
     def _execute(
         self,
@@ -83,7 +83,7 @@ class OwnTransaction:
     def _is_open(self) -> bool:
         raw: Any = self._link.connection
         if raw is None or getattr(raw, "closed", False):
-            return True  # It broke, or was closed: the next statement raises.
+            return True  # The connection broke, or was closed: the next statement raises.
         return database.dialect_of(self._link).is_transaction_open(self._link)
 
     def _reject_end(self, sql: str) -> None:

@@ -67,9 +67,11 @@ GIVE_BACK_AFTER = MAX_SLOT_WAIT * 3
 class Exit(IntEnum):
     """The exit code of a worker process, for the supervisor."""
 
-    #: Stopped. Not 0: that is a handler's os._exit(0), after which the process must be replaced.
+    #: The process was stopped. The code is not 0, because a handler's os._exit(0) ends with that,
+    #: and then the process must be replaced.
     OK = 74
-    #: To be replaced: it reached its limit of jobs or memory, or a thread will not end.
+    #: The process is to be replaced: it reached its limit of jobs or memory, or a thread will not
+    #: end.
     REPLACE = 75
 
 
@@ -95,7 +97,7 @@ class WorkerProcess:
         self._isolation = isolation
         self._status = status
         self._waiting = False
-        # Nothing woke this thread: that a job has come is not likely.
+        # Whether nothing woke this thread, so that a new job is unlikely.
         self._is_poll = False
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
@@ -176,9 +178,9 @@ class WorkerProcess:
     def on_signal(self, wanted: Directive) -> None:
         """Go to the state that a signal asks for.
 
-        With a supervisor, only that counts the requests to stop: it may have forwarded one that
-        this process was sent as well. A process that is sent one alone, by a handler or by
-        an operator who means only this one, is replaced.
+        With a supervisor, only the supervisor counts the requests to stop, because it may have
+        forwarded one that this process got as well. If only this process gets one, from a handler
+        or an operator, it is replaced.
         """
         is_directed = self._lifecycle.is_directed
         self._lifecycle.on_signal(wanted)
@@ -200,7 +202,8 @@ class WorkerProcess:
             state = self._lifecycle.state
             is_quiet = self._replace and state is Directive.RUNNING
             self._heartbeat.state = Directive.QUIET if is_quiet else state
-            # While jobs are running, a claim that finds none says nothing: they may enqueue some.
+            # While jobs are running, a claim that finds none proves nothing, because they may
+            # enqueue some.
             was_idle = not len(self._in_flight)
             if state is Directive.TERMINATE:
                 self._completer.give_back(self._dispatcher.revoke_waiting())
@@ -220,14 +223,16 @@ class WorkerProcess:
             elif not len(self._in_flight):
                 is_drained = was_idle and self._claimer.found_none
                 if once and is_drained and not self._has_no_next_jobs:
-                    # A thread may have enqueued the next jobs since the claim: only a claim after
-                    # this look finds none left.
+                    # A thread may have enqueued the next jobs since the claim. Only a claim after
+                    # this check can show that none is left.
                     self._has_no_next_jobs = not self._may_have_next_jobs()
                     continue
                 if self._replace or (once and (is_drained or state is not Directive.RUNNING)):
                     return
                 if once and not was_idle:
-                    continue  # The last jobs have ended since: only another claim finds none left.
+                    # The last jobs have ended since then, so only another claim can show that none
+                    # is left.
+                    continue
             self._give_back_waiting()
             self._executor.fill()
             self.job_log.summary(self._in_flight.busy)
@@ -283,12 +288,12 @@ class WorkerProcess:
     def _give_back_waiting(self) -> None:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
         if waiting:
-            # Otherwise they would be claimed again at once, until the slow jobs have ended.
+            # Otherwise these jobs would be claimed again at once, until the slow jobs have ended.
             self._batch_sizer.record(GIVE_BACK_AFTER)
             self._completer.give_back(waiting)
 
     def _wait(self) -> None:
-        # This is set before the process looks what there is to do: a thread that finds it set wakes
+        # This is set before the process checks for work, because a thread that finds it set wakes
         # the process.
         self._waiting = True
         try:
@@ -330,7 +335,7 @@ class WorkerProcess:
             self._wake.set()
 
     def _on_room(self, queues: Collection[str]) -> None:
-        """Jobs of queues ended that limit how many run: any worker may start one now."""
+        """Wake the workers, because jobs ended in queues that limit how many may run."""
         self._wake.set()
         notify.send(queues)
 
@@ -357,7 +362,7 @@ class WorkerProcess:
     def _leave(self) -> None:
         """Stop claiming jobs, and end when the claimed ones are done.
 
-        The supervisor starts the replacement now: the last of them may take hours.
+        The supervisor starts the replacement now, because the last of these jobs may take hours.
         """
         self._replace = True
         if self._status is not None:
@@ -392,7 +397,8 @@ class WorkerProcess:
             and self._claimer.claimed
             and self._status is not None
         ):
-            # The next one starts at once. After none was found it does not: that might go on.
+            # The supervisor starts the next isolated process at once. If this one found no job, it
+            # does not, because that could go on forever.
             with suppress(Error):
                 self._claimer.note_isolated(self._status)
         if stored:
@@ -415,7 +421,7 @@ class WorkerProcess:
         connections.close_all()
 
     def _on_slots(self, slots: int) -> None:
-        """Run so many jobs at a time, as an operator has chosen. The heartbeat calls it."""
+        """Run `slots` jobs at a time, as an operator has chosen. The heartbeat calls this."""
         logger.info("%s runs %d jobs at a time now", self.id, slots)
         self._batch_sizer.slots = self._dispatcher.slots = slots
         self._executor.resize(slots)

@@ -33,16 +33,17 @@ _NO_ENTRY = bytes(16)
 
 
 class ProcessStatus:
-    """Made by the supervisor before it forks. The process writes, the supervisor reads.
+    """The status of a worker process, made by the supervisor before it forks.
 
-    One flag goes the other way: a stop without the grace period.
+    The process writes it and the supervisor reads it, except for one flag that the supervisor sets:
+    to stop without the grace period.
     """
 
     def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
-        # Wakes the supervisor, for what it must not see late.
+        # Wakes the supervisor, for changes that it must not see late.
         self._tell = tell
         self._memory = mmap.mmap(-1, _TABLE + CAPACITY * _ENTRY.size)
-        # Filled by the process, which has most entries unused.
+        # The process fills these. Most entries stay unused.
         self._free: list[int] = []
         self._next = _TABLE
         # The key is the job's id as a number, whose hash is computed in C, and the run.
@@ -65,7 +66,7 @@ class ProcessStatus:
         return number
 
     def note_ready(self, seconds: float) -> None:
-        """Note that a heartbeat was stored, which counts for so long: the process claims jobs."""
+        """Note that a heartbeat was stored, which counts for `seconds`: the process claims jobs."""
         was_ready = self.is_ready
         # All processes of the machine have this clock.
         _TIME.pack_into(self._memory, _READY_UNTIL, time.monotonic() + seconds)

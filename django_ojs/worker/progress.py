@@ -39,7 +39,8 @@ def report(job: Claimed, reported: Report) -> bool:
         # on the job row would block the beats of the whole worker.
         outside_transaction.run(partial(store, without), timeout=WRITE_TIMEOUT)
         if held and reported.checkpoint is not None:
-            # That transaction may hold the row of the checkpoint: another connection would wait.
+            # The handler's transaction may hold the row of the checkpoint, and another connection
+            # would wait for it.
             held = _save_checkpoint(job, reported.checkpoint)
         return held
     try:

@@ -1,9 +1,9 @@
 """What a handler changes in the session of a connection that the worker keeps for the next job.
 
-A project that closes its connections loses it with each: settings, the role, advisory locks,
-temporary tables, variables of row-level security. So a connection is closed after a job with such a
-statement. The statements are read, because to ask or to reset the server would cost each job a
-round trip; and Django, the project and the worker set up a new connection as they always do.
+The next job must not find its settings, role, advisory locks, temporary tables or variables of
+row-level security. So a connection is closed after a job with a statement that changes its session.
+The statements are read, because asking or resetting the server would cost each job a round trip.
+Django, the project and the worker set up a new connection as they always do.
 """
 
 import re
@@ -20,7 +20,7 @@ from django_ojs.storage.dialects import execute_wrappers
 #: The threads whose connections the worker keeps from job to job.
 THREADS: Final = ("ojs-slot", "ojs-sync")
 
-#: Settings of the worker itself end with the transaction, or are set back.
+#: Settings that the worker itself changes end with the transaction, or are set back.
 _OWN: Final = r"(?:LOCAL|TRANSACTION|CONSTRAINTS|STATEMENT|NAMES)\b"
 _OWN_SESSION: Final = r"SESSION\s+(?:innodb_lock_wait_timeout|max_statement_time)\b"
 #: Functions that are called alone and change no session.
@@ -28,24 +28,24 @@ _HARMLESS: Final = (
     r"(?:pg_|ojs_|current_|set_config|now|clock_timestamp|version|count|nextval|currval|setval"
     r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)"
 )
-#: The same where rows are read from them.
+#: The same for functions that rows are read from.
 _OF_ROWS: Final = r"(?:jsonb?_|generate_|unnest\b|regexp_|string_to_|xmltable|pragma_|rows\s+from)"
-#: A call, with quotes and a schema as the case may be.
+#: A call of a function, with or without quotes and a schema.
 _FUNCTION: Final = r"(?:\"?[a-z_]\w*\"?\.)?\"?[a-z_]\w*\"?\s*\("
-#: How such a statement begins.
+#: How a statement that changes the session begins.
 _BEGINS: Final = re.compile(
     r"(?:\s+|--[^\n]*\n|/\*.*?\*/)*"
     rf"(?:SET\s+(?!{_OWN}|{_OWN_SESSION})|RESET\b|DISCARD\b|LISTEN\b|LOAD\b|DO\b|USE\b"
     r"|PREPARE\s+(?!TRANSACTION)|DECLARE\b|LOCK\s+TABLES?\s+\S+\s+(?:READ|WRITE)|ATTACH\b|DETACH\b"
     r"|PRAGMA\s+\w+\s*[=(]|PRAGMA\s+\w+\.\w+\s*=|CALL\s+(?!ojs_)"
     r"|CREATE\s+(?:GLOBAL\s+|LOCAL\s+|OR\s+REPLACE\s+)?TEMP(?:ORARY)?\b"
-    # A function of the project, which may do any of it.
+    # A function of the project may do any of this.
     rf"|SELECT\s+(?!{_HARMLESS}){_FUNCTION}(?!.*\bFROM\b)"
     rf"|SELECT\s+\*\s+FROM\s+(?!{_HARMLESS}|{_OF_ROWS}){_FUNCTION}"
     r"|UPDATE\s+(?:pg_catalog\.)?pg_settings\b)",
     re.IGNORECASE | re.DOTALL,
 )
-#: What it has inside, and a word of each, which is found faster.
+#: What such a statement contains, and words that are faster to find, one of which each contains.
 _HAS: Final = re.compile(
     r"\bpg_(?:try_)?advisory_lock(?:_shared)?\s*\(|\bGET_LOCK\s*\(|\bdblink_connect|\bsetseed\s*\("
     r"|\bINTO\s+(?:TEMP(?:ORARY)?\b|@)|@\w+\s*:="
@@ -54,7 +54,7 @@ _HAS: Final = re.compile(
 )
 _WORDS: Final = ("advisory_lock", "get_lock", "dblink", "setseed", "temp", "@", "set_config")
 
-#: A longer statement has many rows.
+#: Only this much of a statement is read. A longer one has many rows of values.
 MOST_CHARACTERS: Final = 8192
 
 
@@ -67,7 +67,7 @@ _of_thread: Final = _OfThread()
 
 
 def watch() -> None:
-    """Read the statements of the connections that the worker keeps, from now on."""
+    """From now on, read the statements of the connections that the worker keeps."""
     # This comes after the receivers of the project, whose statements set up the connection.
     connection_created.disconnect(_begin)
     connection_created.connect(_begin)

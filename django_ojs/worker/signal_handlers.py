@@ -48,7 +48,8 @@ class _Forks:
 
     def in_child(self) -> None:
         for number in self.signals:
-            # SIGINT too: Python ignores a KeyboardInterrupt that is raised in this function.
+            # SIGINT gets its default action as well, because Python ignores a KeyboardInterrupt
+            # that is raised in this function.
             signal.signal(number, signal.SIG_DFL)
         self.signals = ()
         self.after()
@@ -68,7 +69,7 @@ def _follow_forks() -> None:
 def default_in_forks(signals: Collection[signal.Signals]) -> Iterator[None]:
     """Let a process that is forked in the block, as `multiprocessing` does, end by these signals.
 
-    With the handlers of this process it would only note them, and for this one.
+    With the handlers of this process, the fork would only note the signals, and not end.
     """
     _follow_forks()
     _forks.signals = signals

@@ -47,8 +47,8 @@ SIGNALS = {
     signal.SIGCONT: Directive.RUNNING,
 }
 
-#: The most seconds between two rounds of the supervisor's loop. A signal begins one at once, and so
-#: does the end of a process, or what one has to say.
+#: The most seconds between two rounds of the supervisor's loop. A signal, the end of a process, or
+#: news from one begins a round at once.
 TICK = 1.0
 
 #: A process that dies within this many seconds, before it ran a job, probably cannot run here at
@@ -120,9 +120,10 @@ class Supervisor:
         handlers = {**dict.fromkeys(SIGNALS, self._receive), signal.SIGCHLD: _begin_round}
         try:
             with signal_handlers(handlers), self._wake.woken_by_signals():
-                # What extensions import for their steps, children need not import each.
+                # Modules that extensions need for their steps are imported here, so that the
+                # children need not import them.
                 hooks.registry.brought("due_steps")
-                gc.collect()  # Children keep for good what is there when they begin.
+                gc.collect()  # Children keep for good what exists when they begin.
                 try:
                     return self._supervise()
                 finally:
@@ -205,7 +206,8 @@ class Supervisor:
             if time.monotonic() >= self._next_start:
                 self._fork(self._config, Isolation.SHARED)
         for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
-            # It runs one job, and no second one after it: that may have been damaged by the first.
+            # The process runs one job, and no second one after it, because the first may have
+            # damaged the process.
             one = replace(
                 self._config, threads=1, most_threads=0, once=True, max_jobs=1, max_rss_mb=None
             )
@@ -217,8 +219,8 @@ class Supervisor:
         status = ProcessStatus(self._wake.wake)
         sys.stdout.flush()
         sys.stderr.flush()
-        # Blocked until the child has its own handlers: the inherited ones would store a signal in
-        # the child's copy of this object, where it would be lost.
+        # The signals are blocked until the child has its own handlers. The inherited ones would
+        # store a signal in the child's copy of this object, where it would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         parent = os.getpid()
         pid = os.fork()
@@ -263,7 +265,7 @@ class Supervisor:
                 if 0 < self._stall_timeout <= child.silence:
                     self._end_stalled(child)
             if now >= self._kill_at:
-                # It may wait for a database that does not answer, which no signal ends.
+                # The process may wait for a database that does not answer, which no signal ends.
                 logger.error(
                     "%s (pid %d) has not ended within the grace period, and is killed.",
                     child.worker_id,
@@ -295,10 +297,10 @@ class Supervisor:
     def _ended(self, child: Child, code: int) -> None:
         if child.runs_alone and code in (Exit.OK, Exit.REPLACE):
             self._note_isolated(child)
-            self._rescue(child)  # Outcomes that it could not store any more.
+            self._rescue(child)  # There may be outcomes that it could not store any more.
             return
         if code == Exit.OK and not child.status.is_leaving:
-            # Stopped by a directive: it is not replaced.
+            # A directive stopped it, so it is not replaced.
             self._wanted -= 1
             if not self._wanted:
                 self._received.append(signal.SIGTERM)
@@ -328,16 +330,17 @@ class Supervisor:
             self._restart_delay = 0.0
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
-        # The database may not answer.
+        # This runs in a thread, because the database may not answer.
         thread = threading.Thread(target=self._rescue_now, args=(child, code), daemon=True)
         thread.start()
         if self._stopping:
-            # All of them together take so long after the last process was killed.
+            # All rescues together take at most this long after the last process was killed.
             left = self._kill_at + RESCUE_TIMEOUT_AT_END - time.monotonic()
             thread.join(max(0.0, min(left, RESCUE_TIMEOUT_AT_END)))
             return
         thread.join(RESCUE_TIMEOUT)
-        while thread.is_alive():  # No thread runs while a process is forked.
+        # The thread must end, because no thread may run while a process is forked.
+        while thread.is_alive():
             for link in database.watched():
                 database.end(link)
             thread.join(0.1)
@@ -362,7 +365,7 @@ class Supervisor:
 
 
 def _begin_round(number: int, frame: FrameType | None) -> None:
-    """Do nothing: that the signal has a handler ends the wait of the supervisor."""
+    """Do nothing. A signal that has a handler ends the wait of the supervisor."""
 
 
 def _run_child(
@@ -408,9 +411,9 @@ def _run_child(
 def _leave_terminal() -> None:
     """Leave the terminal to the supervisor.
 
-    Its Ctrl-C reaches the whole process group; the supervisor forwards it, once. What reads from
-    it, such as `breakpoint()` or `input()` in a handler, would stop this process for ever: it finds
-    the end of the file instead.
+    Ctrl-C reaches the whole process group of a terminal, but the supervisor forwards it itself,
+    once. Code that reads from the terminal, such as `breakpoint()` or `input()` in a handler, would
+    stop this process for ever. It finds the end of the file instead.
     """
     os.setpgid(0, 0)
     with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:

@@ -14,17 +14,20 @@ SHORT = 0.0001
 #: This part of the jobs that ended under one thread must be short.
 PART_SHORT = 0.5
 
-#: So many jobs are judged together.
+#: How many jobs are judged together.
 SAMPLE = 16
 
 #: Seconds within which a job must end while one thread runs all of them; then the others start.
-#: Looks count as well: a thread that looks late may have kept the others from running.
+#: There must also be this many checks, because a thread that checks late may have kept the others
+#: from running.
 STALLED_AFTER, STALLED_LOOKS = 0.01, 2
 
-#: So many jobs for each slot must wait before one thread is tried: a few are started at once.
+#: How many jobs must wait for each slot before one thread is tried. If they are few, they are
+#: started at once.
 WAITING_PER_SLOT = 4
 
-#: After jobs that were too long, this many times as many submissions pass until the next trial.
+#: After jobs that were too long, the number of submissions until the next trial grows by this
+#: factor, up to the second number.
 BACKOFF, LONGEST_BACKOFF = 4, 64
 
 
@@ -36,10 +39,10 @@ class ThreadLimit:
         self.threads = slots
         # If there is no GIL, threads do not wait for each other.
         self._may_help = slots > 1 and getattr(sys, "_is_gil_enabled", lambda: True)()
-        # Of the present sample.
+        # The counts of the present sample.
         self._ended = self._short = 0
         self._pause, self._skip = 1, 0
-        # Whether a job has ended since the last look, and how many looks before it found none.
+        # Whether a job has ended since the last check, and how many checks before it found none.
         self._has_progress, self._looks, self._progress_at = False, 0, 0.0
 
     def resize(self, slots: int) -> None:
@@ -54,7 +57,7 @@ class ThreadLimit:
         return self.threads < self._slots
 
     def submitted(self, waiting: int) -> None:
-        """Decide by the number of jobs that wait, new ones included."""
+        """Set the limit by the number of jobs that wait, new ones included."""
         if waiting < WAITING_PER_SLOT * self._slots:
             self.threads = self._slots
         elif self._may_help and not self.is_reduced:
@@ -81,7 +84,7 @@ class ThreadLimit:
         return False
 
     def stalled(self) -> bool:
-        """Look whether jobs end, and lift the limit if not. Return whether it was lifted."""
+        """Check whether jobs end, and lift the limit if not. Return whether it was lifted."""
         if not self.is_reduced:
             return False
         now = time.monotonic()

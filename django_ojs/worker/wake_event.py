@@ -7,9 +7,9 @@ from contextlib import suppress
 class WakeEvent:
     """Clears itself when a wait ends. Setting it twice before a wait has the effect of once.
 
-    A bare lock: a signal handler may set it while it interrupts the very wait, where a Condition
-    would deadlock. Nor a SimpleQueue: interrupted by a signal when its timeout ends (a process that
-    was stopped and goes on), its `get` waits for ever.
+    It is a bare lock, because a signal handler may set it while it interrupts the wait itself,
+    where a Condition would deadlock. A SimpleQueue does not work either: if a signal interrupts its
+    `get` when the timeout ends (a process that was stopped and goes on), it waits for ever.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 
 class WakePipe:
-    """Made by a process before it forks; both it and its children may write to it."""
+    """A pipe that a process makes before it forks. The process and its children may write to it."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -22,8 +22,9 @@ class WakePipe:
         return self._read
 
     def wake(self) -> None:
-        """End the wait of the process that made it, or the next one."""
-        with suppress(BlockingIOError):  # It is full: many have done so already.
+        """End the wait of the process that made the pipe, or its next wait."""
+        # The pipe is full, because many have written to it already.
+        with suppress(BlockingIOError):
             os.write(self._write, b"\0")
 
     def wait(self, timeout: float) -> None:
@@ -42,7 +43,7 @@ class WakePipe:
             signal.set_wakeup_fd(previous)
 
     def close(self) -> None:
-        """Close it in this process."""
+        """Close the pipe in this process."""
         self._finalizer()
 
 

@@ -8,11 +8,11 @@ from django_ojs.finding import Finding
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """A check. `about` is what is in order when it finds nothing.
+    """A check. `about` names what is in order when the check finds nothing.
 
-    `repair` removes what it finds, in steps with a transaction each; checks without it only say
-    what to do. `applies`: whether this database can have the fault. `is_repaired_alone`: only where
-    `--only` names the check, since the repair removes something.
+    `repair` removes what it finds, in steps with a transaction each. Checks without it only say
+    what to do. `applies` returns whether this database can have the fault. `is_repaired_alone` says
+    that the repair runs only if `--only` names the check, because the repair removes something.
     """
 
     name: str

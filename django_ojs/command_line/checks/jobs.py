@@ -16,9 +16,9 @@ from django_ojs.operations.workers import registry
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts
 
-#: How long pruning, for which no one waits, may be late before it is a finding.
+#: How late pruning may be before it is a finding. Nothing waits for pruning.
 PRUNING_LATE: Final = timedelta(minutes=10)
-#: Finished jobs that are kept so long are kept forever.
+#: Finished jobs that are kept for at least this time are kept forever.
 KEPT_FOREVER: Final = timedelta(days=3650)
 
 
@@ -53,7 +53,7 @@ def _types() -> Iterator[Finding]:
     }
     waiting = Job.primary.filter(state__in=WAITING).values("queue", "type")
     for row in waiting.annotate(number=Count("pk")).order_by("queue", "type"):
-        # A worker that reports over HTTP has handlers that are not known here.
+        # A worker that reports over HTTP may have handlers that are not known here.
         if row["type"] in known or row["queue"] in foreign:
             continue
         yield Finding(

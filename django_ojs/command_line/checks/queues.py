@@ -41,7 +41,9 @@ def _overview() -> Iterator[Finding]:
     yield from map(findings.locked, lock_holders.lasting())
 
 
+OVERVIEW: Final = Check(name="overview", about="What the overview shows", run=_overview)
+
 CHECKS: Final = (
     Check(name="bounds", about="The bounds of the queues", run=_bounds),
-    Check(name="overview", about="What the overview shows", run=_overview),
+    OVERVIEW,
 )

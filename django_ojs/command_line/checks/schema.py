@@ -14,7 +14,7 @@ from django_ojs.models.base import stored_models
 from django_ojs.storage import database, schema
 from django_ojs.storage.figures import counts
 
-#: What goes wrong without it.
+#: What goes wrong if it is missing.
 _WHY: Final = {
     "TRIGGER": (
         "Jobs that change meanwhile are not counted, or their workflows and limits do not go on."
@@ -132,7 +132,8 @@ def _missing_constraints(
 
 
 def _is_made(index: Index) -> bool:
-    # Django makes no index of expressions on MariaDB; the files of the schema have those of use.
+    # Django makes no index of expressions on MariaDB. The files of the schema make those that are
+    # of use.
     connection = database.connection()
     if connection.vendor != "mysql" or not index.contains_expressions:
         return True
@@ -163,8 +164,9 @@ CHECKS: Final = (
         name="triggers",
         about="The triggers and functions of the schema",
         run=_triggers,
-        # What changed while there were no triggers was not counted. In a transaction of its own: to
-        # count all jobs takes long, and new triggers lock the table until they are committed.
+        # What changed while there were no triggers was not counted. The counting has a transaction
+        # of its own, because it takes long, and new triggers lock the table until they are
+        # committed.
         repair=(_create_triggers, counts.repair),
     ),
     Check(name="indexes", about="The indexes and constraints", run=_indexes),

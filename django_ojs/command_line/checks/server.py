@@ -14,16 +14,17 @@ from django_ojs.reports.findings import OLD
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import HorizonHolder
 
-#: Dead rows of a table that a healthy autovacuum removes soon.
+#: A table with fewer dead rows is in order, because autovacuum removes them soon.
 DEAD_ROWS: Final = 10_000
 #: Above this share of the live rows, autovacuum is behind; by default it starts at a fifth.
 DEAD_SHARE: Final = 0.5
-#: Bytes of a table whose empty space is worth the work, and the share that its rows need at least.
+#: Empty space is worth the work if the table has this many bytes, and its rows need less than this
+#: share of them.
 EMPTY_SIZE: Final = 256 * 1024 * 1024
 NEEDED_SHARE: Final = 0.25
-#: Transactions for which a replica or a slot may keep dead rows.
+#: For how many transactions a replica or a slot may keep dead rows.
 TRANSACTIONS: Final = 1_000_000
-#: The difference of the clocks that is left out.
+#: A smaller difference of the clocks is ignored.
 CLOCK: Final = timedelta(seconds=1)
 
 _SLOWER: Final = (
@@ -186,7 +187,7 @@ def _clock() -> Iterator[Finding]:
     before = timezone.now()
     there = database.dialect().clock(database.connection())
     after = timezone.now()
-    # The time of the query itself is no difference.
+    # The time that the query itself took does not count as a difference.
     away = max(there - after, before - there)
     if away > CLOCK:
         text = (

@@ -23,7 +23,7 @@ class BeatTables:
 
 
 def read() -> BeatTables | None:
-    """Return what the tables in the default database have; None where they are missing."""
+    """Return what the tables in the default database have, or None if they are missing."""
     connection = connections[DEFAULT_DB_ALIAS]
     if not {_TASKS, *_SCHEDULES.values()} <= set(connection.introspection.table_names()):
         return None
@@ -36,7 +36,7 @@ def read() -> BeatTables | None:
 
 
 def _rows(table: str) -> list[Row]:
-    # All columns: some of them came with later versions.
+    # All columns are selected, because some of them came with later versions.
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute(f"SELECT * FROM {table}")
         names = [column[0] for column in cursor.description]

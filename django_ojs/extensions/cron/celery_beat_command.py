@@ -45,7 +45,7 @@ class _Result:
     definition: Definition | None = None
     reason: str = ""
     left_out: list[str] = field(default_factory=list)
-    #: Names that are other ones here, by what Celery has.
+    #: Names that differ here, by the names that Celery has.
     renamed: dict[str, str] = field(default_factory=dict)
 
 
@@ -81,7 +81,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
         if _json(row, "kwargs", {}):
             raise _Rejected("it has keyword arguments: declare it in code, with @ojs.cron")
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
-        # The names that the tasks and queues of Celery have in django_ojs.contrib.celery.
+        # Tasks and queues get the names that they have in django_ojs.contrib.celery.
         task = str(row["task"])
         template: dict[str, Any] = {"type": job_type_of(task), "args": _json(row, "args", [])}
         opts: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
             expression=expression,
             timezone=zone,
             template=template,
-            # In Celery, too, nothing keeps two runs apart.
+            # Celery does not keep two runs apart either.
             overlap_policy=OverlapPolicy.ALLOW.value,
             enabled=bool(row["enabled"]),
             description=row.get("description") or None,
@@ -147,7 +147,7 @@ def _json(row: Row, name: str, default: Any) -> Any:
 
 
 def _check(result: _Result, taken: set[str]) -> None:
-    """Reject what cannot be registered, or would change a cron job that is there."""
+    """Reject what cannot be registered, or would change an existing cron job."""
     definition = result.definition
     if definition is None:
         return

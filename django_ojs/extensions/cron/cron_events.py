@@ -23,7 +23,7 @@ class SkipReason(StrEnum):
     DROPPED = "dropped"
     #: The unique policy of the job found another one.
     DUPLICATE = "duplicate"
-    #: The job was rejected: it breaks a rule of now, or a middleware failed.
+    #: The job was rejected: it breaks a present rule, or a middleware failed.
     REJECTED = "rejected"
 
 
@@ -57,7 +57,7 @@ class Schedule:
         at: datetime,
         by: str = "",
     ) -> NewEvent:
-        """An occurrence enqueued a job. `by` names the operator of one that was asked for."""
+        """An occurrence enqueued a job. `by` is the operator, if one asked for it."""
         data = {
             "job_id": str(job_id),
             "job_type": job_type,

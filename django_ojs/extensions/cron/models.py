@@ -37,7 +37,7 @@ class CronJob(StoredModel):
     timezone = models.CharField(max_length=255, default="UTC")
     #: The job as a client would send it: `type`, `args`, `meta`, `options`.
     template = StoredJSONField()
-    # Those of the template, for lists and permissions.
+    # The type and the queue of the template, for lists and permissions.
     type = models.CharField(max_length=255)
     queue = models.CharField(max_length=255)
     overlap_policy = models.CharField(

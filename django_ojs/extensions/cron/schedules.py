@@ -141,7 +141,7 @@ def path_of(function: Callable[..., Any]) -> str:
 
 def _add(declaration: CronDeclaration) -> None:
     known = declarations.get(declaration.name)
-    # The same function again is a reload, which makes a new handler of it.
+    # If the function is the same, its module was reloaded, which made a new handler of it.
     if known is not None and (
         known.target is declaration.target
         or path_of(_function_of(known.target)) != path_of(_function_of(declaration.target))
@@ -155,7 +155,7 @@ def _add(declaration: CronDeclaration) -> None:
 
 
 def _type_of(target: object) -> str | None:
-    """Return the job type of a handler or task; None for a task of another backend."""
+    """Return the job type of a handler or task, or None for a task of another backend."""
     if isinstance(target, Handler):
         return target.type
     if hasattr(target, "module_path"):

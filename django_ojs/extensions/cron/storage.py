@@ -20,9 +20,9 @@ _CHANGED: Final = (
 def lock_as_read(due: Mapping[str, datetime]) -> list[CronJob]:
     """Return the cron jobs that are still due at these times, by name, locked and with `now`.
 
-    One that another transaction has locked belongs to that.
+    A cron job that another transaction has locked is left to that transaction.
     """
-    # In the order of the names, so that two schedulers cannot deadlock.
+    # They are locked in the order of their names, so that two schedulers cannot deadlock.
     rows = CronJob.primary.filter(pk__in=list(due)).annotate(now=Now()).order_by("name")
     locked = rows.select_for_update(skip_locked=True, no_key=True)
     return [row for row in locked if row.due_at == due[row.name]]

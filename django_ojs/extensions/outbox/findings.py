@@ -15,7 +15,7 @@ _MOST = 10_000
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     if not operations.is_only_here():
         return ""
     return raw_queries.condition(OutboxEntry, f"state = '{Delivery.REJECTED.value}'")
@@ -35,7 +35,7 @@ def _of(alias: str) -> list[Finding]:
     except Error:
         if is_here:
             raise
-        connections[alias].close()  # A database without jobs does not respond.
+        connections[alias].close()  # A database that does not have the jobs does not respond.
         return []
     if not figures["number"]:
         return []

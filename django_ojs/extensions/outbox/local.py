@@ -1,4 +1,4 @@
-"""The outbox's jobs for this site: their queue was full, or the transaction another database's."""
+"""Jobs of the outbox for this site: their queue was full, or they came from another database."""
 
 import logging
 import random
@@ -28,7 +28,7 @@ from django_ojs.storage import database
 #: Jobs that are stored in one transaction.
 BATCH = 100
 
-# A transaction that holds the unique key of one job delays the jobs behind it, and no other queue.
+# A transaction that holds the unique key of a job delays only the jobs behind it in its queue.
 _ADMITTED: Final = PushOptions(batch=True, admitted=True, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.extensions.outbox")
@@ -60,7 +60,7 @@ def deliver() -> int:
 
 def condition() -> str:
     """Whether `deliver` may find any, in SQL."""
-    # The rows of another database are asked for there.
+    # The rows of another database can only be queried there.
     return outbox.any_condition() if operations.is_only_here() else "1 = 1"
 
 
@@ -153,7 +153,8 @@ def _push(entries: Sequence[OutboxEntry]) -> None:
 def _envelope(entry: OutboxEntry) -> Envelope:
     document = json.loads_stored(entry.envelope, exact_integers=True)
     assert isinstance(document, dict)
-    # It is complete: a default of today must not replace one of the time of the enqueue.
+    # The job is complete, because a default of today must not replace one of the time of the
+    # enqueue.
     envelope = parse(document, default_retry=retry_policy.DEFAULT, limits=settings().limits)
     envelope.unique_key = entry.unique_key
     # Its large arguments were offloaded before it was put into the outbox.

@@ -39,7 +39,7 @@ class OutboxEntry(StoredModel):
     type = models.CharField(verbose_name=_("type"), max_length=255)
     queue = models.CharField(verbose_name=_("queue"), max_length=255)
     tenant_id = models.CharField(max_length=255, editable=False)
-    # Computed from the arguments as the caller gave them, before a middleware changed them.
+    # It is computed from the arguments as the caller gave them, before a middleware changed them.
     unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL: no policy
     envelope = models.TextField()
     state = models.CharField(
@@ -50,7 +50,7 @@ class OutboxEntry(StoredModel):
     error_message = models.CharField(verbose_name=_("error message"), max_length=1000, blank=True)
     created_at = models.DateTimeField(verbose_name=_("created at"), db_default=Now())
     next_try_at = models.DateTimeField(verbose_name=_("next try at"), null=True)
-    # The jobs behind it that wait until then as well.
+    # Which jobs behind it wait until then as well.
     holds_back = models.CharField(max_length=8, blank=True, default="", editable=False)
     sent_at = models.DateTimeField(verbose_name=_("sent at"), null=True)
 

@@ -59,7 +59,7 @@ _tables: Final = in_memory_state.register(Tables())
 
 
 def route(envelope: Envelope) -> str | None:
-    """Return the name of the destination to which a job is sent; None for a job of this site."""
+    """Return the name of the destination to which a job is sent, or None for a job of this site."""
     queue, type = envelope.queue, envelope.type
     if isinstance(queue, str) and isinstance(type, str):  # Admission rejects anything else.
         for destination in of(OutboxSettings).outbox:
@@ -85,8 +85,8 @@ def add(
 ) -> list[EnqueuedJob]:
     """Store jobs that were admitted in the outbox of an alias, each for its destination.
 
-    All or none. Relative times count from now in what is sent and in what is returned. Raises
-    DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
+    All are stored, or none. Relative times count from now, in what is sent and in what is returned.
+    Raises DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
     """
     now = timezone.now()
     rows = [
@@ -133,7 +133,7 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
 
 
 def _tenant_of(envelope: Envelope) -> str:
-    """Return the tenant that a server would name which has no room for this job."""
+    """Return the tenant that a server would name if it had no room for this job."""
     found = envelope.meta.get("tenant_id")
     # That of jobs without one is always `_default` (multi-tenancy §15.3).
     return found if isinstance(found, str) and 0 < len(found) <= 255 else "_default"
@@ -149,7 +149,7 @@ def requeue(keys: Collection[int], *, using: str | None = None) -> int:
 
 
 def kept(keys: Collection[UUID], everywhere: bool) -> dict[UUID, bool]:
-    """Return which of these jobs are in an outbox, and whether each was not rejected."""
+    """Return which of these jobs are in an outbox; True for each that was not rejected."""
     found: dict[UUID, bool] = {}
     for alias in aliases() if everywhere else [database.alias()]:
         found |= stored.unsent(keys, alias)
@@ -164,7 +164,7 @@ def is_only_here() -> bool:
 def old_condition() -> str:
     """Whether `prune` may find any, in SQL."""
     if not is_only_here():
-        return "1 = 1"  # The rows of another database are asked for there.
+        return "1 = 1"  # The rows of another database can only be queried there.
     return stored.old_condition(
         keep_sent=of(OutboxSettings).keep_sent, keep_rejected=settings().keep_dead_letters
     )

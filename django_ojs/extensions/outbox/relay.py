@@ -124,8 +124,9 @@ class Relay:
         result = self._in_request_thread(lambda: self._sender.send(entries))
         concerned = [entry for entry in entries if result.concerns(entry)]
         if result.outcome is DeliveryOutcome.LATER and 0 < result.room < len(concerned):
-            # The queue has room for some of them, and Retry-After is about room for all. Only once:
-            # another producer may fill the queue in between, again and again.
+            # The queue has room for some of them, and Retry-After is about room for all. This is
+            # tried only once, because another producer may fill the queue in between, again and
+            # again.
             without = concerned[result.room :]
             entries = [entry for entry in entries if entry not in without]
             result = self._in_request_thread(lambda: self._sender.send(entries))
@@ -168,7 +169,7 @@ class Relay:
             entries = [first]
             holds_back = HoldsBack.QUEUE if result.tenant is None else HoldsBack.TENANT
             subject = f"{subject}, {holds_back} {result.tenant or result.queue},"
-            # The server works: the other queues go on.
+            # The server works, so jobs of the other queues are sent.
             self.breaker.succeeded()
             failures = first.attempts + 1
             wait = queue_wait(failures, result.retry_after)
@@ -197,8 +198,8 @@ class Relay:
     def _in_request_thread(self, work: Callable[[], T]) -> T:
         future: Future[T] = self._thread.submit(work)
         while not wait([future], RENEW_INTERVAL).done:
-            # Even when the lease is lost: the result is stored, which does no harm beside another
-            # relay.
+            # The request goes on even if the lease is lost. Storing its result does no harm beside
+            # another relay.
             self._keep_lease()
         return future.result()
 

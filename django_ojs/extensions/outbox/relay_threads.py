@@ -83,7 +83,7 @@ class Relays:
                     backoff.reset()
                 except Error as error:
                     pause = backoff.pause()
-                    # Once, not with each try.
+                    # This is logged once, and not with each try.
                     logger.log(
                         logging.DEBUG if is_away else logging.WARNING,
                         "The outbox cannot be read or written to (%s); the relay tries again.",

@@ -10,7 +10,7 @@ MAX_AGE: Final = 300.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteManifest:
-    """The part of a manifest that a sender needs. None: the manifest does not have the field."""
+    """The part of a manifest that a sender needs. A field that the manifest lacks is None."""
 
     envelope_bytes: int | None = None
     meta_bytes: int | None = None

@@ -19,7 +19,7 @@ _OF_ONE_QUEUE: Final = frozenset({"QUEUE_FULL", "queue_paused", "QUEUE_PAUSED"})
 class Unreachable(Exception):
     """There was no valid response. The message names the kind of failure, and no address or value.
 
-    `retry_after`: seconds of a Retry-After header, where there was one.
+    `retry_after` is the seconds of a Retry-After header, if there was one.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
@@ -39,10 +39,10 @@ class DeliveryOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """An outcome, and the code and message of the server where it sent some.
+    """An outcome, and the code and message of the server if it sent some.
 
-    `queue`, `tenant`: the response concerns only this queue, or only this tenant in it. `room`: for
-    how many jobs a full queue has room, which is less than were sent.
+    If `queue` or `tenant` is set, the response concerns only this queue, or only this tenant in it.
+    `room` is how many jobs a full queue has room for, which is fewer than were sent.
     """
 
     outcome: DeliveryOutcome
@@ -117,7 +117,8 @@ def _outcome(
     if status == 409 and error.get("code") in ("duplicate", "DUPLICATE_JOB"):
         details = error.get("details")
         existing = details.get("existing_job_id") if isinstance(details, Mapping) else None
-        # Its own id: an earlier request arrived. Another id: the job's unique policy rejected it.
+        # If the id is its own, an earlier request arrived. If it is another one, the job's unique
+        # policy rejected it.
         return (
             DeliveryOutcome.DELIVERED
             if existing in (None, str(job_ids[0]))

@@ -21,7 +21,7 @@ from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.version import VERSION
 
-#: Seconds.
+#: Seconds within which a connection must be made.
 CONNECT_TIMEOUT: Final = 5.0
 #: A body of fewer bytes is not compressed.
 MIN_COMPRESS_BYTES: Final = 1024
@@ -114,7 +114,7 @@ class Sender:
         except Unreachable as error:
             return responses.unreachable(error)
         if status == 413:
-            self._manifest = None  # It may have changed.
+            self._manifest = None  # The limits of the server may have changed.
         return responses.read(
             status, headers, body, [entry.job_id for entry in entries], batch=batch
         )

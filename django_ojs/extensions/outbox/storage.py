@@ -2,7 +2,7 @@
 
 First in, first out: a job whose transaction began after another one's commit is sent after it, and
 the jobs of one transaction in the order of their enqueues. The order is that of positions (see
-`positions`).
+`events.commit_order`).
 """
 
 import re
@@ -35,10 +35,10 @@ def entries(using: str) -> QuerySet[OutboxEntry]:
 
 
 def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID | None:
-    """Store rows in the caller's transaction. Return the first id that exists: then none is stored.
+    """Store rows in the caller's transaction, unless an id exists already. Return this id, or None.
 
-    The transaction stays usable either way. `generated_ids`: this process generated the ids, so
-    none exists already.
+    If an id exists, no row is stored. The transaction stays usable either way. `generated_ids` says
+    that this process generated the ids, so that none exists already.
     """
     try:
         return _add(new, using, generated_ids=generated_ids)
@@ -119,8 +119,8 @@ def _not_held(
 ) -> Iterator[QuerySet[OutboxEntry]]:
     """Return the rows of each queue that is not held back, without those of held tenants.
 
-    By queue, so that no query reads the rows of a queue that is held back, of which there may be
-    millions.
+    They are selected by queue, so that no query reads the rows of a queue that is held back, of
+    which there may be millions.
     """
     whole = {name for kind, name, _ in held if kind == HoldsBack.QUEUE}
     for each in _queues_of(waiting) if queue is None else [queue]:
@@ -243,5 +243,5 @@ def _taken(keys: Sequence[UUID], using: str) -> UUID | None:
     for key in keys:
         if key in seen:
             return key
-        seen.add(key)  # The same id twice in one call: the second is the duplicate.
+        seen.add(key)  # The id occurs twice in one call, and the second row is the duplicate.
     return None

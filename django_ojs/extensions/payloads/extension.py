@@ -23,12 +23,13 @@ class OffloadExtension(Extension):
     """Stores large arguments elsewhere."""
 
     name = "offload"
-    #: Before the outbox and the bounds of queues: they may store the jobs elsewhere, or wait.
+    #: It comes before the outbox and the bounds of queues, which may store the jobs elsewhere, or
+    #: wait.
     number = 8
     settings = PayloadSettings
 
     def hooks(self) -> Hooks:
-        """Return the hooks: without OFFLOAD, references that clients made are resolved."""
+        """Return the hooks. Without OFFLOAD, only references that clients made are resolved."""
         if of(PayloadSettings).offload is None:
             return Hooks(around_run=_run)
         from django_ojs.extensions.payloads import offload
@@ -42,7 +43,7 @@ class OffloadExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Sweep the store: remove what has no job."""
+        """Sweep the store: remove the objects whose jobs do not exist."""
         from django_ojs.extensions.payloads import sweep
 
         return (DueStep(run=sweep.Sweeper().start, interval=sweep.INTERVAL),)

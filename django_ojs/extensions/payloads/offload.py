@@ -37,7 +37,8 @@ class ArgumentOffloader:
     """Offloads the large arguments of one call of the client: the note of its `PushOptions`."""
 
     def __init__(self) -> None:
-        # Unique for each call: a call that repeats an id must not change the objects of the first.
+        # It is unique for each call, because a call that repeats an id must not change the objects
+        # of the first.
         self._call = secrets.token_hex(8)
         self._taken: list[tuple[str, Any]] = []
         self._kept: dict[UUID, list[str]] = {}
@@ -72,7 +73,7 @@ class ArgumentOffloader:
         service: Any = s3_client.client() if self._taken else None
         for uri, arg in self._taken:
             bucket, key = _located(uri)
-            # Recorded first: a request that fails may still have stored the object.
+            # The object is recorded first, because a request that fails may still have stored it.
             self._kept.setdefault(_job_of(uri), []).append(uri)
             try:
                 service.put_object(
@@ -88,7 +89,7 @@ class ArgumentOffloader:
         self._taken = []
 
     def settle(self, stored: Collection[UUID]) -> None:
-        """Remove the objects of other jobs than these: they were rejected, or are duplicates."""
+        """Remove the objects of jobs that were not stored, as they were rejected or duplicates."""
         remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
 
 
@@ -157,7 +158,7 @@ def remove(uris: Iterable[str]) -> None:
 
 
 def job_of_key(key: str) -> UUID | None:
-    """Return the job that an object belongs to; None for a key of another form."""
+    """Return the job that an object belongs to, or None for a key of another form."""
     try:
         return UUID(key.split("/")[-2])
     except (IndexError, ValueError):
@@ -191,7 +192,8 @@ def _is_small(arg: object, over: int) -> bool:
 def _folder(job_id: UUID) -> str:
     config = of(PayloadSettings).offload
     assert config is not None
-    # The id has the day. In a client's own id it may be any day; it only distributes the objects.
+    # The id contains the day of its creation. A client's own id may contain any day, which only
+    # distributes the objects.
     day = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC) if _is_sane(job_id) else None
     return f"{config.root}{day:%Y-%m-%d}/{job_id}/" if day else f"{config.root}unknown/{job_id}/"
 

@@ -23,7 +23,7 @@ class PayloadStream(io.BufferedReader):
         self.source = source
 
     def __del__(self) -> None:
-        # It has no reference any more: the rest need not be read.
+        # Nothing refers to the stream any more, so the rest need not be read.
         if isinstance(getattr(self, "source", None), Reader):
             cast(Reader, self.source).abandon()
         super().__del__()

@@ -1,7 +1,7 @@
 """Resolve the references among a job's arguments (payload-limits §5.3), in the worker.
 
-Before the handler is called, on its thread and within its timeout, outside of any transaction. The
-stored job keeps its references.
+This happens before the handler is called, on its thread and within its timeout, outside of any
+transaction. The stored job keeps its references.
 """
 
 import io

@@ -35,7 +35,7 @@ def client_for(options: tuple[tuple[str, str], ...]) -> Any:
         read_timeout=READ_TIMEOUT,
         retries={"mode": "standard", "total_max_attempts": 3},
     )
-    # An own session: boto3's default session is not thread-safe.
+    # The session is our own, because boto3's default session is not thread-safe.
     return boto3.session.Session().client("s3", config=config, **dict(options))
 
 

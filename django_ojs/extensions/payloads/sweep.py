@@ -50,14 +50,15 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     if not old:
         return []
     keys = set(old.values())
-    # These first: one that is stored meanwhile is then found among the jobs.
+    # These are read first, because a job that leaves the outbox meanwhile is then found among the
+    # jobs.
     known = set(kept(keys, everywhere=True))
     known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
 
 
 class Sweeper:
-    """Sweeps in its own thread: a slow S3 must not delay other maintenance."""
+    """Sweeps in a thread of its own, because a slow S3 must not delay other maintenance."""
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None

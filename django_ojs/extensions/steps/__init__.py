@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     )
     from django_ojs.extensions.steps.sending import asignal, signal
 
-# Imported when first used: Django imports this package before models can be.
+# These are imported when they are first used, because Django imports this package before models can
+# be imported.
 _HOME = {
     "api": """
         agather arun asleep atomic aversion await_signal gather idempotency_key run sleep version
@@ -73,7 +74,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # A type checker would take every name for granted.
+if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:

@@ -1,4 +1,4 @@
-"""What handlers call. Each function is about the job that runs here."""
+"""What handlers call. Each function is about the job that runs in the calling context."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
@@ -27,13 +27,14 @@ def run(
 ) -> R:
     """Call a function once, and remember its result, which is JSON.
 
-    A later run of the job gets the result without the call. If the process dies after the effect
-    of the function and before its result is stored, it is called again: give the service that it
-    calls `idempotency_key()`. In an `async def` handler, call `await arun(...)`.
+    A later run of the job gets the result without the call. If the process dies after the effect of
+    the function and before its result is stored, it is called again: give the service that it calls
+    `idempotency_key()`. In an `async def` handler, call `await arun(...)`.
 
-    What the function raises fails the job, whose retry policy decides. With `retry`, the step has
-    attempts of its own: between them the job is scheduled, and spends none; when they are spent,
-    the job fails for good with StepFailed, which is of the class of the last error too.
+    An exception of the function fails the job, whose retry policy decides what follows. With
+    `retry`, the step has attempts of its own. Between them the job is scheduled, and spends no
+    attempt. When they are spent, the job fails for good with StepFailed, which is also of the class
+    of the last error.
     """
     result: R = current().run(name, function, args, kwargs, retry)
     return result
@@ -78,7 +79,7 @@ async def asleep(name: str, until: timedelta | datetime | str | float) -> None:
 def wait(signal: str, key: str, *, timeout: timedelta | str | float | None = None) -> Any:
     """Return the payload of a signal, when it comes; the signal may have been sent before.
 
-    Meanwhile the job is scheduled, and holds nothing. Raises WaitTimedOut, in each run.
+    Meanwhile the job is scheduled, and holds nothing. Raises WaitTimedOut, also in each later run.
     """
     return current().wait(
         signal, key, None if timeout is None else parse_seconds(timeout, "timeout")
@@ -96,7 +97,7 @@ def gather(name: str, jobs: Iterable[Request], /) -> list[Any]:
     """Start jobs, and return their results, in order, when all have ended.
 
     `steps.gather("labels", [label.s(part) for part in parts])`. Meanwhile the job is scheduled, and
-    holds nothing. Raises StepFailed where one did not complete.
+    holds nothing. Raises StepFailed if a job did not complete.
     """
     return current().gather(name, list(jobs))
 

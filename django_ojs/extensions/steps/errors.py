@@ -4,7 +4,7 @@ from typing import ClassVar
 
 
 class StepError(Exception):
-    """A step cannot be taken here. To run the job again would end in the same way."""
+    """A step cannot be taken here. Running the job again would end in the same way."""
 
     ojs_retryable: ClassVar[bool] = False
 
@@ -16,11 +16,11 @@ class ProgramChanged(StepError):
 class StepFailed(StepError):
     """A step failed, and has spent its attempts, or is not tried again.
 
-    It is of the class that the function raised too, where that can be imported.
+    It is also of the class that the function raised, if that can be imported.
     """
 
 
 class WaitTimedOut(TimeoutError):
-    """The signal that a step waited for did not come in time. The step is done with that."""
+    """The signal that a step waited for did not come in time. The step has ended with this."""
 
     ojs_retryable: ClassVar[bool] = False

@@ -9,14 +9,14 @@ from django_ojs.spec.states import State
 from django_ojs.storage import queue_configs, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: The jobs that are looked at: those that are due next.
+#: How many jobs are checked: those that are due next.
 _SAMPLE: Final = 500
-#: The names that a finding says.
+#: How many names a finding lists.
 _MOST: Final = 5
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     return raw_queries.condition(Job, f"state = '{State.SCHEDULED.value}'")
 
 
@@ -27,7 +27,7 @@ def found() -> list[Finding]:
     sample = {key: rest for key, *rest in due.values_list(*columns)[:_SAMPLE]}
     if not sample:
         return []
-    # By their ids: a join may read the steps of all jobs.
+    # The steps are found by the ids of the jobs, because a join may read the steps of all jobs.
     steps = Step.primary.filter(OneOf("job_id", list(sample)), outcome=StepStatus.WAITING)
     asleep = [sample[key] for key in steps.values_list("job_id", flat=True)]
     queues = {q for q, _, _ in asleep if queue_configs.of(q).backpressure.strategy == "drop_oldest"}

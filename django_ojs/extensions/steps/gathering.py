@@ -21,7 +21,7 @@ from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: In the place of the name of a signal: the end of the workflow whose id is the key.
+#: It takes the place of a signal's name: the key is the id of a workflow, whose end is waited for.
 WORKFLOW: Final = "workflow"
 
 #: How the names of these workflows begin.
@@ -54,7 +54,7 @@ def is_over(step: Step) -> bool:
 
 
 def results(step: Step) -> tuple[list[Any], list[str]]:
-    """Return the results of the jobs of a step, in order, and what became of those that failed."""
+    """Return the results of the jobs of a step, in order, and why the failed ones failed."""
     from django_ojs.extensions.workflows.models import WorkflowStep
 
     steps = WorkflowStep.primary.filter(workflow_id=_id(step), type__isnull=False)
@@ -75,7 +75,8 @@ def ended(events: Sequence[NewEvent]) -> None:
     """Wake the jobs whose steps wait for these workflows."""
     for event in events:
         if str(event.data["workflow_name"]).startswith(_PREFIX):
-            # As a signal: a job that is being suspended finds the end, or is found here.
+            # This takes the lock of a signal, so that a job that is being suspended finds the end,
+            # or is found here.
             store.lock_signal(WORKFLOW, event.subject)
             found = Step.primary.filter(
                 signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
@@ -84,7 +85,7 @@ def ended(events: Sequence[NewEvent]) -> None:
 
 
 def parents_ended(change: Change) -> None:
-    """Cancel the jobs that jobs wait for which were cancelled, or have expired."""
+    """Cancel the jobs that a step waits for when its own job was cancelled or has expired."""
     cancel(waiting(change.before))
 
 
@@ -98,11 +99,11 @@ def waiting(keys: Collection[UUID]) -> Iterable[Step]:
 def cancel(steps: Iterable[Step]) -> None:
     """Cancel the jobs for which these steps wait."""
     if not registry.has("workflows"):
-        return  # They were taken out, and the jobs belong to nothing.
+        return  # The extension was removed, and the jobs belong to no workflow.
     from django_ojs.extensions.workflows import operations as workflows
 
     for step in steps:
-        with suppress(Conflict, NotFound):  # They have ended.
+        with suppress(Conflict, NotFound):  # The jobs may have ended.
             workflows.cancel(_id(step))
 
 

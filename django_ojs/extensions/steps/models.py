@@ -31,10 +31,10 @@ class StepKind(models.TextChoices):
 
 
 class StepStatus(models.TextChoices):
-    """What has become of a step."""
+    """The outcome of a step."""
 
     DONE = "done", _("Done")
-    #: It sleeps, waits for a signal, or will be tried again. The last step of its job.
+    #: It sleeps, waits for a signal, or will be tried again. It is the last step of its job.
     WAITING = "waiting", _("Waiting")
     TIMED_OUT = "timed_out", _("Timed out")
     FAILED = "failed", _("Failed")
@@ -43,20 +43,21 @@ class StepStatus(models.TextChoices):
 class Step(StoredModel):
     """One step of a job. Times are the database's.
 
-    The steps of a job are numbered from 0 as its handler took them. That two runs cannot store the
-    same one, whatever else goes wrong, is the primary key.
+    The steps of a job are numbered from 0 as its handler took them. The primary key prevents that
+    two runs store the same step, whatever else goes wrong.
     """
 
     pk = models.CompositePrimaryKey("job_id", "number")
-    #: Not a foreign key: a job can be deleted where this app is not installed any more.
+    #: It is not a foreign key, because a job can be deleted where this app is not installed any
+    #: more.
     job_id = models.UUIDField()
     number = models.PositiveIntegerField()
     name = models.CharField(max_length=MAX_NAME + 10)
     kind = models.CharField(max_length=8, choices=StepKind.choices)
     outcome = models.CharField(max_length=10, choices=StepStatus.choices, default=StepStatus.DONE)
-    #: As JSON. A text, because it is returned as it was stored.
+    #: The result as JSON. It is a text, because it is returned as it was stored.
     result = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: it has none
-    #: Of the last attempt that failed.
+    #: The error of the last attempt that failed.
     error = StoredJSONField(null=True, blank=True)
     #: How often its function was called.
     attempts = models.PositiveIntegerField(default=0)
@@ -77,7 +78,7 @@ class Step(StoredModel):
         verbose_name = _("step")
         verbose_name_plural = _("steps")
         indexes = [
-            # A signal looks for those that wait for it.
+            # A signal finds the steps that wait for it.
             models.Index(
                 "signal",
                 "key",
@@ -96,11 +97,11 @@ class Step(StoredModel):
 
 
 class StepSignal(StoredModel):
-    """Something that jobs may wait for. It comes once to each job that does, now or later."""
+    """Something that jobs may wait for. Each job that waits for it, now or later, gets it once."""
 
     name = models.CharField(max_length=MAX_NAME)
     key = models.CharField(max_length=MAX_NAME)
-    #: As JSON, like the result of a step.
+    #: The payload as JSON, like the result of a step.
     payload = models.TextField()
     sent_at = models.DateTimeField()
 

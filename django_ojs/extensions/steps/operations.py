@@ -20,8 +20,8 @@ from django_ojs.storage import database, transitions
 def end_wait(job_id: UUID, number: int | None = None) -> Job:
     """End what a job waits for: a sleep is over, a wait times out, a step is tried again now.
 
-    `number`: only if it is this step that waits. Raises JobNotFound, and Conflict when the job is
-    not scheduled, or no such step of it waits.
+    With `number`, do so only if it is this step that waits. Raises JobNotFound, and Conflict when
+    the job is not scheduled, or no such step of it waits.
     """
     job = transitions.lock(job_id)
     waiting = Step.primary.filter(job_id=job_id, outcome=StepStatus.WAITING)
@@ -43,7 +43,7 @@ def end_wait(job_id: UUID, number: int | None = None) -> Job:
 
 
 def run_again_from(job_id: UUID, number: int) -> Job:
-    """Forget a step and those after it, and run the job again, which takes them again.
+    """Forget a step and those after it, and run the job again, which takes these steps again.
 
     Jobs that a forgotten step still waits for are cancelled. Raises JobNotFound, NotFound when it
     has no such step, and Conflict when the job is neither scheduled nor discarded.

@@ -11,7 +11,7 @@ from django_ojs.storage.database import BATCH
 
 @database.retry_contention
 def prune_signals() -> int:
-    """Delete a batch of signals that are old. What a job has received is in its steps."""
+    """Delete a batch of old signals. What a job has received is in its steps."""
     old = StepSignal.primary.filter(sent_at__lt=Now() - of(StepsSettings).keep_signals).order_by(
         "sent_at"
     )

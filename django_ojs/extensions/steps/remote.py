@@ -1,7 +1,8 @@
-"""The steps of a run whose worker is a client of the HTTP API: it replays, this checks and stores.
+"""The steps of a run whose worker is a client of the HTTP API.
 
-Each function is given a claim with a `run`. All raise JobNotFound, Conflict when the job is not
-active or its history says another step, and ClaimLost when the job is active under another claim.
+The client replays them, and these functions check and store them. Each function is given a claim
+with a `run`. All raise JobNotFound, Conflict when the job is not active or its history has another
+step, and ClaimLost when the job is active under another claim.
 """
 
 import re
@@ -41,7 +42,8 @@ class ClientStep:
     number: int
     name: str
     kind: StepKind = StepKind.RUN
-    #: Of the signal for which it waits; its name is that of the step, without "#2".
+    #: The key of the signal for which it waits. The name of the signal is that of the step, without
+    #: "#2".
     key: str | None = None
 
 
@@ -85,10 +87,11 @@ def suspend(
     until: datetime | timedelta | None,
     error: Mapping[str, Any] | None = None,
 ) -> Step:
-    """Give a job back until a time, or until its signal comes; `waiting` is the outcome then.
+    """Give a job back until a time, or until its signal comes.
 
-    It is another one where there is nothing to wait for (any more): the run goes on with the step.
-    `error` is why a step is tried again later. Raises InvalidRequest for a time too far away.
+    The step's outcome is then `waiting`. The outcome is another one if there is nothing to wait for
+    (any more), and the run goes on with the step. `error` is why a step is tried again later.
+    Raises InvalidRequest for a time too far away.
     """
     job, now = _held(job_id, claim), store.now()
     step, is_new, got = _meet(job, taken, now)
@@ -133,9 +136,10 @@ def _as_it_counts(job: Job, step: Step) -> Step:
 
 
 def _meet(job: Job, taken: ClientStep, now: datetime) -> tuple[Step, bool, list[int]]:
-    """Return the step of the history, or the new one after it, and whether it is new.
+    """Return the step of the history, or a new one after it, and whether it is new.
 
-    And which signals the job had, if it waits for one. One query, for few of its steps.
+    The third value are the signals that the job got before, if the step waits for one. This takes
+    one query, which reads few of the job's steps.
     """
     if _NAME.fullmatch(taken.name) is None:
         raise InvalidRequest.of(

@@ -1,4 +1,4 @@
-"""Send signals: to the jobs that wait for them, and to those that will."""
+"""Send signals to the jobs that wait for them now, and to those that will."""
 
 from uuid import UUID
 
@@ -19,8 +19,8 @@ from django_ojs.storage import database, notify, transitions
 def signal(name: str, key: str, payload: json.JSON = None) -> None:
     """Send a signal, in the current transaction: it commits with the caller's rows.
 
-    It comes once to each job that waits for it (`steps.wait`), also to one that waits later, until
-    it is pruned. `payload` is any JSON value. Raises InvalidRequest and PayloadTooLarge.
+    Each job that waits for it (`steps.wait`) gets it once. So does a job that waits later, until
+    the signal is pruned. `payload` is any JSON value. Raises InvalidRequest and PayloadTooLarge.
     """
     for field, value in (("name", name), ("key", key)):
         if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or "\0" in value:
@@ -45,13 +45,13 @@ def _send(name: str, key: str, payload: str) -> None:
 
 
 def wake(keys: set[UUID]) -> None:
-    """Make those of these jobs available that are scheduled, in the caller's transaction."""
+    """Make those of these jobs that are scheduled available, in the caller's transaction."""
     if not keys:
         return
-    # One that runs, or is about to, looks for its signal itself.
+    # A job that runs, or is about to, looks for its signal itself.
     asleep = Job.primary.filter(pk__in=keys, state=State.SCHEDULED).only("pk", "queue")
     held = transitions.lock_all(asleep)
     states = {job.pk: State.SCHEDULED for job in held}
-    # The time too, so that what holds for a timer holds for it.
+    # The due time is set too, so that what is true after a timer is true here.
     transitions.apply(Trigger.TIMER, State.AVAILABLE, states, due_at=Now(), enqueued_at=Now())
     notify.workers_of({job.queue for job in held})

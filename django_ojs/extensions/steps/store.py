@@ -18,7 +18,7 @@ from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
-#: A job as a run has it: claimed by a worker of ours, or the row, for a client of the HTTP API.
+#: A job that a run holds: a claimed job of our worker, or the row, for a client of the HTTP API.
 Held: TypeAlias = Claimed | Job
 
 _FIELDS: Final = Step._meta.concrete_fields
@@ -88,14 +88,14 @@ def insert(job: Held, step: Step) -> None:
 
 
 def _is_stored(job: Held, step: Step) -> bool:
-    """Whether this run has stored a step whose INSERT was committed, and its answer lost."""
+    """Whether this run has stored a step whose INSERT was committed but whose response was lost."""
     same = Step.primary.filter(job_id=job.id, number=step.number, name=step.name, run=job.run)
     return same.exists()
 
 
 @database.write_transaction
 def update(job: Held, step: Step) -> None:
-    """Store what has become of a step that waited. Raises as `insert` does."""
+    """Store the outcome of a step that waited. Raises as `insert` does."""
     lock(job)
     values = {f.attname: getattr(step, f.attname) for f in _FIELDS if not f.primary_key}
     waiting = Step.primary.filter(job_id=step.job_id, number=step.number)
@@ -107,10 +107,10 @@ def update(job: Held, step: Step) -> None:
 def suspend(
     job: Held, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
 ) -> None:
-    """Store a step that waits, and give its job back until then.
+    """Store a step that waits, and give its job back until the end of the wait.
 
-    `has_come` says whether there is already what the step waits for: then the job is available at
-    once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
+    `has_come` returns whether what the step waits for is there already; then the job is available
+    at once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
     """
     assert step.until is not None
     # A snapshot from before the lock would not have what its last holder has committed.
@@ -155,12 +155,12 @@ def lock_signal(name: str, key: str) -> None:
 
 
 def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
-    """Return the earliest signal that is none of `got`."""
+    """Return the earliest signal that is not in `got`."""
     return StepSignal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
 
 
 def lock(job: Held) -> None:
-    """Lock a job that is still the run's. Raises as `suspend` does."""
+    """Lock the job if this run still holds it. Raises as `suspend` does."""
     transitions.lock_active(job.id, Trigger.RETURN, State.AVAILABLE, claim_of(job))
 
 

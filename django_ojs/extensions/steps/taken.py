@@ -1,4 +1,4 @@
-"""The steps that one run of a job takes: replayed from its history, then done and stored."""
+"""The steps that one run of a job takes: first replayed from its history, then done and stored."""
 
 import inspect
 import random
@@ -51,7 +51,10 @@ current_key: Final[ContextVar[str | None]] = ContextVar("ojs_step_key", default=
 
 
 class Suspension(BaseException):
-    """Raised through a handler whose job sleeps or waits: no failure, and not for it to catch."""
+    """Raised through a handler whose job sleeps or waits.
+
+    It is no failure, and the handler must not catch it.
+    """
 
     def __init__(self, suspended: Suspended) -> None:
         super().__init__("The job sleeps, or waits: its handler will run again.")
@@ -73,7 +76,7 @@ class Steps:
         self._taking = ""
         #: Why this run takes no further step.
         self._over: BaseException | None = None
-        #: A step that has failed, and is stored if the handler goes on after all.
+        #: A step that has failed, and is stored if the handler continues after all.
         self._failed: tuple[Step, bool] | None = None
         #: The transactions that were open before, on each thread: those of a test.
         self._before = {threading.get_ident(): _depths()}
@@ -245,7 +248,7 @@ class Steps:
     def _next(
         self, kind: StepKind, name: str, signal: str | None = None, key: str | None = None
     ) -> Iterator[tuple[Step, bool]]:
-        """Give the block the next step, and whether it is new. No other begins meanwhile."""
+        """Give the block the next step, and whether it is new. No other step begins meanwhile."""
         with self._alone(name):
             self._prepare()
             yield self._meet(kind, name, signal, key)
@@ -298,7 +301,7 @@ class Steps:
             raise StepError("The job has saved a checkpoint: it takes no steps beside that.")
 
     def _prepare(self) -> None:
-        """Read the history, once; store a failed step that the handler has gone on after."""
+        """Read the history, once. Store a failed step if the handler has gone on after it."""
         if self._history is None:
             self._history = store.of(self._job)
         if self._failed is not None:
@@ -348,7 +351,7 @@ class Steps:
             started_at=self._now(),
         )
 
-    # --- what becomes of it -----------------------------------------------------------------------
+    # --- its outcome ------------------------------------------------------------------------------
 
     def _known(self, step: Step) -> Any:
         """Return the result of a step of the history, or raise what it ended with."""
@@ -372,7 +375,7 @@ class Steps:
         return value
 
     def _encoded(self, step: Step, result: Any) -> tuple[str | None, Any]:
-        """Return a result as JSON, and what a replay returns of it."""
+        """Return a result as JSON, and as a replay returns it."""
         if result is None:
             return None, None
         try:
@@ -395,7 +398,7 @@ class Steps:
         self._stored(partial(store.insert, self._job, step))
 
     def _end(self, step: Step, outcome: StepStatus) -> None:
-        """Store what has become of a step that waited."""
+        """Store the outcome of a step that waited."""
         step.outcome = outcome
         step.run = self._job.run
         step.ended_at = self._now()
@@ -420,7 +423,7 @@ class Steps:
     def _fail(
         self, step: Step, error: Exception, retry: RetryPolicy | None, *, is_new: bool
     ) -> None:
-        """Decide what follows an error of the function of a step, and raise it, if not that one."""
+        """Decide what follows an error of a step's function, and raise it if it is another one."""
         if not is_new and self._job.attempt == 1:
             # After a retry by hand, it has all its attempts again.
             step.attempts = 0
@@ -446,7 +449,7 @@ class Steps:
             raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
-        """Write; again while the database is away: the effect of the step is there already."""
+        """Write, again and again while the database is away: the step has had its effect."""
         link, backoff = database.connection(), Backoff()
         while True:
             try:
@@ -480,7 +483,7 @@ class Steps:
     # --- times ------------------------------------------------------------------------------------
 
     def _now(self) -> datetime:
-        """Return the time by the clock of the database, without asking it."""
+        """Return the time by the clock of the database, without a query."""
         assert self._job.started_at is not None
         passed = time.monotonic() - self._run.claimed_at
         return self._job.started_at + timedelta(seconds=passed)
@@ -504,7 +507,7 @@ class Steps:
         return longest if expires_at is None else min(longest, expires_at)
 
     def _got(self) -> list[int]:
-        """Return the signals that the job had."""
+        """Return the ids of the signals that the job got in earlier steps."""
         return [step.signal_id for step in self._history or () if step.signal_id is not None]
 
 
@@ -515,7 +518,7 @@ def is_due(job: Held, step: Step) -> bool:
 
 
 def was_woken(job: Held, step: Step) -> bool:
-    """Whether an operator let a sleeper run before its time.
+    """Whether an operator ended a sleep before its time.
 
     Then this is the run after the one that fell asleep. A retry by hand begins with attempt 1.
     """
@@ -526,9 +529,9 @@ class AtomicStep:
     """A step whose rows commit together with it."""
 
     def __init__(self, *, pending: bool, result: Any) -> None:
-        #: Whether the block is to do it: False where an earlier run has.
+        #: Whether the block must do the work. It is False if an earlier run has done it.
         self.pending = pending
-        #: Its result. The block sets it; a later run finds it there.
+        #: The result of the step. The block sets it, and a later run finds it here.
         self.result = result
 
 
@@ -546,7 +549,7 @@ def _depths() -> Mapping[str, _Depth]:
 
 
 def _open_in_a_test() -> Mapping[str, _Depth]:
-    """Return what was open on this thread before a coroutine came to use it: none in a worker."""
+    """Return what was open on this thread before a coroutine used it; nothing in a worker."""
     return {} if threading.current_thread().name.startswith("ojs-") else _depths()
 
 
@@ -560,7 +563,7 @@ def _named(name: str, kind: str, key: str | None) -> str:
 
 
 def _failure_of(step: Step) -> StepFailed:
-    """Return the error of a step that has failed, of the class that its function raised too."""
+    """Return the error of a failed step, which is also of the class that its function raised."""
     error = step.error or {}
     message = f"{error.get('message', '')} (the step {step.name!r})"
     path = error.get("exception_class")

@@ -15,7 +15,7 @@ from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: Without the signal that a step got: its number says nothing elsewhere.
+#: The signal that a step got is left out, because its number means nothing elsewhere.
 _PLAIN: Final = ("name", "kind", "outcome", "error", "attempts", "signal", "key")
 _TIMES: Final = ("until", "started_at", "ended_at")
 
@@ -38,7 +38,7 @@ def imported(found: Mapping[UUID, Any]) -> None:
     """Store the steps of new jobs. Raises InvalidRequest."""
     steps = [step for key, given in found.items() for step in _read(key, given)]
     Step.primary.bulk_create(steps)
-    # Their next run is not the first one, which would not look for steps.
+    # A first run would not look for steps, so the next run must not be the first one.
     Job.primary.filter(OneOf("pk", list(found))).update(run=F("run") + 1)
 
 

@@ -1,4 +1,4 @@
-"""What jobs wait for in their steps, for people."""
+"""What jobs wait for in their steps, in sentences for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from django_ojs.storage.dialects.expressions import OneOf
 
 
 def of(jobs: Sequence[Any]) -> Mapping[UUID, str]:
-    """Return for what those of these jobs wait that have a step which waits: one query."""
+    """Return what each of these jobs waits for, if one of its steps waits. It takes one query."""
     waiting = Step.primary.filter(
         OneOf("job_id", [job.pk for job in jobs]), outcome=StepStatus.WAITING
     )

@@ -133,15 +133,15 @@ class TenantStatements:
                 values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
                 values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
                 values["busy"] = self._dialect.texts(busy)
-                rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
+                rows = self.files.claim_rows("turn_jobs", values, isolation=ISOLATION[isolation])
                 found += [self._job(row) for row in rows]
         return found
 
     def _job(self, row: Sequence[Any]) -> TurnJob:
-        id, priority, tenant, enqueued_at, size, key, policy, is_locked = row
+        id, priority, tenant, enqueued_at, size, hold, key, policy, is_locked = row
         at = self._dialect.time(enqueued_at)
         assert at is not None, "an available job has it"
-        found = Candidate(self._dialect.uuid(id), size, key, policy, bool(is_locked))
+        found = Candidate(self._dialect.uuid(id), size, hold, key, policy, bool(is_locked))
         return TurnJob(priority, tenant, at, found)
 
 
@@ -165,7 +165,7 @@ class _PostgreSQL(TenantStatements):
 
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
-        return self.files.rows("tenants_in_turn", values)
+        return self.files.claim_rows("tenants_in_turn", values)
 
     def jobs(
         self,
@@ -182,7 +182,7 @@ class _PostgreSQL(TenantStatements):
         values["tenants"] = [turn.tenant for turn in turns]
         values["skip"] = [turn.skip for turn in turns]
         values["numbers"] = [turn.number for turn in turns]
-        rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
+        rows = self.files.claim_rows("turn_jobs", values, isolation=ISOLATION[isolation])
         return [self._job(row) for row in rows]
 
 

@@ -26,7 +26,7 @@ from django_ojs.claim_rules import RuledClaim
 from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.extensions.tenants.tenant_statements import Turn, TurnJob, statements
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage import database, in_memory_state, queue_configs
+from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -106,18 +106,14 @@ class _Claim(RuledClaim):
         self._jobs: dict[UUID, TurnJob] = {}
 
     def _find(self, limit: int, busy: Collection[str]) -> list[Candidate]:
-        """Return up to `limit` available jobs in the order of their turns, locked."""
+        """Return up to `limit` available jobs in the order of their turns, locked.
+
+        Those of a time at which the queue named no tenants are not among them, until they are
+        marked.
+        """
         found = self._by_turns(limit, busy)
         self._jobs = {job.candidate.id: job for job in found}
-        candidates = [job.candidate for job in found]
-        if len(candidates) < limit:
-            # Jobs of a time at which the queue named no tenants, until they are marked.
-            wanted = replace(self._request, limit=limit)
-            connection = database.connection()
-            dialect = database.dialect_of(connection)
-            more = dialect.limited_candidates(connection, wanted, limit, busy)
-            candidates += [job for job in more if job.id not in self._jobs]
-        return candidates
+        return [job.candidate for job in found]
 
     def started(self, jobs: Sequence[Claimed]) -> None:
         """Remember the positions after these jobs."""

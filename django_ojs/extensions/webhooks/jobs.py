@@ -1,4 +1,4 @@
-"""The handlers of this package's own jobs, which the app imports as it does for every app."""
+"""The handlers of this package's own jobs. Django imports this module as it does for every app."""
 
 from datetime import timedelta
 from typing import Any

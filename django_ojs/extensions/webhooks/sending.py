@@ -24,10 +24,10 @@ from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.spec.times import format_timestamp
 from django_ojs.version import VERSION
 
-#: Bytes of a response that are read, for the test of a webhook.
+#: The most bytes of a response that are read, for the test of a webhook.
 MAX_RESPONSE: Final = 1000
 
-#: Seconds that a test may take: the caller waits, and a thread of the server with it.
+#: Seconds that a test may take. The caller waits for it, and occupies a thread of the server.
 TEST_TIMEOUT: Final = 10.0
 
 TOO_MANY: Final = 429
@@ -35,7 +35,7 @@ TOO_MANY: Final = 429
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendingResult:
-    """What came of an attempt. `status` is 0 without a response, `reason` says why then."""
+    """The result of an attempt. `status` is 0 without a response, and `reason` says why."""
 
     status: int = 0
     reason: str = ""
@@ -95,7 +95,7 @@ def event_of_test(webhook: Webhook) -> dict[str, Any]:
 def _post(
     url: str, headers: Mapping[str, str], body: bytes, timeout: float, began: float
 ) -> SendingResult:
-    # Imported here: a site without webhooks does not need the library.
+    # It is imported here, because a site without webhooks does not need the library.
     from django_ojs.extensions.payloads.schemes import https
 
     values = of(WebhookSettings)

@@ -24,7 +24,7 @@ DELAYS: Final = tuple(
     timedelta(seconds=seconds) for seconds in (30, 120, 600, 3600, 14_400, 43_200, 86_400)
 )
 MAX_ATTEMPTS: Final = len(DELAYS) + 1
-#: A delivery whose worker died waits as long as the policy says.
+#: A delivery whose worker died waits for the delay of this policy.
 RETRY: Final = RetryPolicy(
     max_attempts=MAX_ATTEMPTS,
     initial_interval=DELAYS[0],
@@ -35,7 +35,7 @@ RETRY: Final = RetryPolicy(
 TIMEOUT: Final = 30.0
 #: Deliveries in a row without a success, after which a webhook is disabled.
 DISABLED_AFTER: Final = 10
-#: How long deliveries are signed with the secret before as well (§8.3).
+#: How long deliveries are also signed with the former secret (§8.3).
 ROTATION: Final = timedelta(hours=24)
 
 TEST_EVENT: Final = "webhook.test"

@@ -1,4 +1,4 @@
-"""The graph of a workflow as a picture: from top to bottom, a wide group as one node.
+"""The graph of a workflow as a picture, from top to bottom. A wide group is one node.
 
 Any number of steps makes at most MAX_ROWS rows of MAX_WIDTH nodes.
 """
@@ -15,7 +15,7 @@ from django_ojs.admin.job_list import STATE_BADGES, Badge
 from django_ojs.extensions.workflows.models import StepState
 from django_ojs.spec.states import State
 
-#: Alike steps that are drawn one by one.
+#: How many alike steps are drawn one by one.
 MAX_ALIKE: Final = 4
 MAX_WIDTH: Final = 5
 MAX_ROWS: Final = 30
@@ -28,7 +28,7 @@ _MARGIN: Final = 8
 #: Characters that fit in a box.
 _LABEL: Final = 25
 
-#: Of steps without a job, or whose job has ended.
+#: The badges of steps without a job, or whose job has ended.
 _STEP_BADGES: Final[Mapping[str, Badge]] = {
     StepState.WAITING: Badge(
         value="waiting", symbol="○", word=pgettext_lazy("state of a step", "waiting"), level=""
@@ -51,7 +51,7 @@ _STEP_BADGES: Final[Mapping[str, Badge]] = {
         value="skipped", symbol="∅", word=pgettext_lazy("state of a step", "skipped"), level=""
     ),
 }
-#: The colour of a node that stands for several steps is the first of these that one of them has.
+#: A node that stands for several steps has the first of these levels that one of them has.
 _LEVELS: Final = ("bad", "blue", "fair", "")
 
 
@@ -108,7 +108,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagram:
-    """The picture; `description` is it in words, for screen readers."""
+    """The picture. `description` describes it in words, for screen readers."""
 
     nodes: Sequence[Node]
     edges: Sequence[str]
@@ -147,7 +147,7 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
             )
     lines = _edges(steps, final)
     nodes = list(places.values())
-    # A line beside a way over another box says nothing more.
+    # A line is left out if a way over another box connects the same two boxes.
     after: defaultdict[int, set[int]] = defaultdict(set)
     for start, end in lines:
         after[start].add(end)
@@ -162,14 +162,14 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
 
 
 def state_counts(steps: Iterable[StepRow]) -> list[tuple[Badge, int]]:
-    """Return how many of the steps have which state, the most frequent first."""
+    """Return how many steps are in each state, the most frequent state first."""
     return Counter(step.badge for step in steps if step.type is not None).most_common()
 
 
 def _clusters(steps: Sequence[StepRow]) -> dict[int, _Cluster]:
     """Return the cluster of each step that has a job, by position.
 
-    Steps are alike that have the same type, and wait for steps that are alike.
+    Steps are alike if they have the same type, and wait for steps that are alike.
     """
     before = _before(steps)
     kinds: dict[int, frozenset[int]] = {}
@@ -234,7 +234,7 @@ def _rows(clusters: Iterable[_Cluster]) -> list[list[_Cluster]]:
 def _merged_rows(
     rows: Sequence[Sequence[_Cluster]],
 ) -> list[tuple[_Cluster, Sequence[_Cluster]]]:
-    """Return the boxes that stand for several, with those."""
+    """Return each box that stands for several clusters, with these clusters."""
     if len(rows) <= MAX_ROWS:
         return [(_merged(row), row) for row in rows if len(row) > MAX_WIDTH]
     shown = MAX_ROWS // 2
@@ -256,7 +256,7 @@ def _distinct(clusters: Iterable[_Cluster]) -> list[_Cluster]:
 
 
 def _without_repeats(rows: Iterable[Collection[_Cluster]]) -> list[list[_Cluster]]:
-    """Return the rows with each cluster once, and without those that are empty then."""
+    """Return the rows with each cluster only once, without the rows that become empty."""
     seen: set[int] = set()
     found = []
     for row in rows:

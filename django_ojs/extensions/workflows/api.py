@@ -87,7 +87,7 @@ class WorkflowRequest:
         return await sync_to_async(self.enqueue)()
 
     def definition(self, path: str = "") -> dict[str, Any]:
-        """Return the workflow as a client would send it; `path` is where another one has it."""
+        """Return the workflow as a client would send it; `path` is its place in another."""
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ class _Graph(WorkflowRequest):
 
     def graph(self) -> Graph:
         try:
-            # Not super(): the class that dataclass makes for its slots is another one.
+            # super() does not work here, because dataclass makes another class for its slots.
             return WorkflowRequest.graph(self)
         except OJSError as error:
             # The message has the path in the definition, as over HTTP; the hint has the names.

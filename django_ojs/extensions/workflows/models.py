@@ -23,10 +23,10 @@ class WorkflowState(models.TextChoices):
 
 
 class StepState(models.TextChoices):
-    """How far a step is. While it is enqueued, the state of its job says more."""
+    """The state of a step. While it is enqueued, the state of its job is more precise."""
 
     WAITING = "waiting", _("Waiting")
-    #: It may start, and its queue had no room for its job.
+    #: It may start, but its queue had no room for its job.
     READY = "ready", _("Ready")
     ENQUEUED = "enqueued", _("Enqueued")
     COMPLETED = "completed", _("Completed")
@@ -91,13 +91,14 @@ class Workflow(StoredModel):
         return self.jobs_completed + self.jobs_failed
 
 
-#: The number of the extension, and its bit in `Job.marks`: it is a step of a workflow.
+#: The number of the extension, and its bit in `Job.marks`, which says that the job is a step of a
+#: workflow.
 NUMBER: Final = 16
 MARK: Final = 1 << NUMBER
 
 
 class WorkflowStep(StoredModel):
-    """A step of a workflow: a job, or a join, which has none (see `spec.workflow.GraphStep`).
+    """A step of a workflow: a job, or a join, which has none (see `spec.graph.GraphStep`).
 
     `id` is the id of its job, given when the workflow is created, so that no step can have two.
     `parents` and `dependents` are positions of other steps of the workflow.
@@ -124,7 +125,7 @@ class WorkflowStep(StoredModel):
     fails_workflow = models.BooleanField(default=True)
     parents = StoredJSONField(default=list)
     dependents = StoredJSONField(default=list)
-    #: Of the steps that it depends on: how many have not ended, and how the others did.
+    #: How many of the steps that it depends on have not ended, and how many ended in which way.
     outstanding = models.PositiveIntegerField(default=0)
     succeeded = models.PositiveIntegerField(default=0)
     failed = models.PositiveIntegerField(default=0)
@@ -133,7 +134,7 @@ class WorkflowStep(StoredModel):
     #: How often its job could not be enqueued, and when that is tried again.
     start_failures = models.PositiveSmallIntegerField(default=0)
     start_after = models.DateTimeField(null=True, blank=True)
-    #: Those of its job; a result that is too large for `parent_results` is not copied.
+    #: The result of its job. A result that is too large for `parent_results` is not copied.
     result = StoredJSONField(null=True, blank=True)
     #: The length of the result of its job.
     result_size = models.PositiveBigIntegerField(null=True, blank=True)
@@ -180,7 +181,7 @@ class EndedWorkflowJob(StoredModel):
     id = models.BigAutoField(primary_key=True)
     workflow_id = models.UUIDField()
     job_id = models.UUIDField()
-    #: That of the job, or "deleted" for one that was deleted before it had ended.
+    #: The state of the job, or "deleted" if it was deleted before it had ended.
     state = models.CharField(max_length=16)
 
     class Meta:

@@ -32,7 +32,8 @@ Place = tuple[UUID, int]
 
 _STATEMENTS: Final = Statements(Path(__file__).parent / "statements")
 
-#: Characters of a result that is copied to its step; what is inlined is measured in bytes, later.
+#: The most characters of a result that is copied to its step. Whether it is inlined depends on its
+#: bytes, which are measured later.
 MAX_COPIED: Final = 128 * 1024
 
 _STATES: Final = {
@@ -64,7 +65,10 @@ def take_ended_jobs(
 
 @dataclass(frozen=True, slots=True)
 class EndedStep:
-    """A step that has ended, without what only its job needs: a group has thousands of them."""
+    """A step that has ended.
+
+    It lacks what only its job needs, because a group may have thousands of steps.
+    """
 
     pk: UUID
     workflow_id: UUID
@@ -120,7 +124,7 @@ def note_dependencies(
 
 
 def set_state(steps: Sequence[WorkflowStep], state: StepState) -> None:
-    """Set the state of steps, and when they ended if it is one in which they have."""
+    """Set the state of steps, and the time of their end if the state is a final one."""
     if not steps:
         return
     values = {} if state in _OPEN else {"finished_at": Now()}
@@ -178,8 +182,8 @@ _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED
 class DueWorkflows:
     """The workflows of which a job has ended, or a step waits for room in its queue.
 
-    Round-robin, in order of their ids: many that cannot advance now, because their
-    queues are full, do not keep the others from it.
+    They take turns in the order of their ids, so that many workflows that cannot advance now,
+    because their queues are full, do not keep the others from it.
     """
 
     def __init__(self) -> None:
@@ -190,7 +194,7 @@ class DueWorkflows:
         self._ready_after: UUID | None = None
 
     def next(self, limit: int) -> list[UUID]:
-        """Return up to `limit` of each kind, all of them if there are no more."""
+        """Return up to `limit` of each kind."""
         if not raw_queries.holds(due_condition()):
             return []
         ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)
@@ -214,7 +218,7 @@ def due_condition() -> str:
 
 
 def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:
-    """Return the workflows of some rows: those after the cursor, then from the first one on."""
+    """Return the workflows of some rows, those after the cursor first, then those before it."""
     keys = rows.order_by("workflow_id").values_list("workflow_id", flat=True).distinct()
     if after is None:
         return list(keys[:limit])

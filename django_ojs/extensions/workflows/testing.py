@@ -1,4 +1,4 @@
-"""Workflows in tests: those that are recorded in memory, and what a test forgets."""
+"""Workflows in tests: how they are recorded in memory, and cleared."""
 
 from __future__ import annotations
 

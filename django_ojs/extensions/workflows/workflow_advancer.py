@@ -15,18 +15,18 @@ from django_ojs.extensions.workflows.operations.advance import TASK, TOGETHER, a
 from django_ojs.hooks import run_task
 from django_ojs.storage import database
 
-#: How long it rests after a round of few workflows, as a multiple of what that took, and at most,
-#: in seconds.
+#: How long it rests after a round of few workflows, as a multiple of the time of that round, and
+#: the longest rest in seconds.
 REST = 2.0
 LONGEST_REST = 0.1
-#: Seconds that the end of a process waits for it.
+#: Seconds that the end of a process waits for this thread.
 CLOSE_TIMEOUT = 2.0
 
 
 class WorkflowAdvancer:
-    """A thread that is started with the first workflow. What it does not come to, maintenance does.
+    """A thread that starts with the first workflow. Maintenance advances what it does not get to.
 
-    Ends of jobs that come while it works are taken together.
+    Ends of jobs that arrive while it works are taken together.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class WorkflowAdvancer:
             self._thread.join(CLOSE_TIMEOUT)
 
     def _rest(self, took: float) -> None:
-        """Let ends of jobs collect: they cost less together."""
+        """Wait for more ends of jobs, because they cost less together."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, min(took * REST, LONGEST_REST))
 

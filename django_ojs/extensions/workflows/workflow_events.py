@@ -152,6 +152,6 @@ def _event(type: EventType, workflow: WorkflowLike, data: dict[str, Any]) -> New
         "workflow_type": workflow.type,
         "workflow_name": workflow.name or "",
     }
-    # That of the queue decides which keys see an event: a workflow in several has none.
+    # The queue of an event decides which API keys see it. A workflow in several queues has none.
     queue = workflow.queues[0] if len(workflow.queues) == 1 else ""
     return NewEvent(type=type, subject=str(workflow.pk), queue=queue, data={**which, **data})

@@ -39,7 +39,7 @@ class OJSView(APIView):
     #: The scope that each method needs.
     needs: ClassVar[Mapping[str, Scope]] = {}
 
-    #: What counts the requests of the caller, once that is known; None without a limit.
+    #: The throttle of the caller, once that is known; None without a limit.
     throttle: throttling.CallerThrottle | None = None
 
     _acting: Token[Actor | None] | None = None
@@ -58,9 +58,9 @@ class OJSView(APIView):
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        """Wrap a request as DRF does, with what is read often as attributes of the wrapper.
+        """Wrap a request as DRF does, and set what is read often as attributes of the wrapper.
 
-        DRF reads the others from Django's request after an AttributeError for each.
+        DRF reads any other attribute from Django's request, after an AttributeError for each.
         """
         wrapped: Any = super().initialize_request(request, *args, **kwargs)
         wrapped.META, wrapped.method, wrapped.path = request.META, request.method, request.path
@@ -75,7 +75,7 @@ class OJSView(APIView):
         return {}
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Return those of the current settings, which tests override."""
+        """Return the authenticators of the current settings, which tests override."""
         return [each() for each in authentication_classes()]
 
     def perform_authentication(self, request: Request) -> None:
@@ -83,7 +83,7 @@ class OJSView(APIView):
         self.throttle = throttling.of_caller(request)
 
     def get_throttles(self) -> list[BaseThrottle]:
-        """Return the one of the setting HTTP_RATE_LIMIT, if requests are limited."""
+        """Return the throttle of the setting HTTP_RATE_LIMIT, if requests are limited."""
         return [] if self.throttle is None else [self.throttle]
 
     def perform_content_negotiation(

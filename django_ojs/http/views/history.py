@@ -34,7 +34,7 @@ class JobHistory(JobView):
 
 
 class JobLineage(JobView):
-    """The parent of a job and its descendants (§7.2), as far as they are there."""
+    """The parent of a job and its descendants (§7.2), as far as they still exist."""
 
     needs = {"GET": Scope.READ}
 

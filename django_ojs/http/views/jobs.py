@@ -39,7 +39,7 @@ from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.transitions import Claim
 
-#: How most requests push, made once: one job, without an id.
+#: The options of most requests, made once: one job, without an id.
 _PLAIN: Final = PushOptions(generated_ids=True, exact_rules=True, has_transaction=False)
 
 
@@ -48,7 +48,7 @@ def job_id(text: str, resource: str = "job") -> UUID:
     try:
         return ids.parse_id(text)
     except InvalidRequest:
-        # The path names the id in the response, unless it has characters that a response cannot.
+        # The response names the path, unless the id has characters that a response cannot contain.
         details = {"resource_type": resource}
         raise JobNotFound("There is no job with this id.", details=details) from None
 
@@ -56,16 +56,18 @@ def job_id(text: str, resource: str = "job") -> UUID:
 def shown_to(access: Access, job: Job, shown: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON object of a job that was stored before, as far as the caller may read it.
 
-    Neither a producer nor a worker reads jobs: it could be the job of another one.
+    A producer or a worker may not read it without the scope for that, because it could be the job
+    of another one.
     """
     return shown if access.may_read(job.queues) else envelope.outline(shown)
 
 
 class JobView(OJSView):
     def check_queue_of(self, key: UUID) -> None:
-        """Reject a caller that may not use the job's queue; no query for one that may use all.
+        """Reject a caller that may not use the job's queue.
 
-        Raises PermissionDenied, JobNotFound.
+        For a caller that may use all queues, this takes no query. Raises PermissionDenied,
+        JobNotFound.
         """
         if self.access.queues is not None:
             for queue in transitions.get(key).queues:
@@ -80,7 +82,7 @@ class JobView(OJSView):
         )
 
     def info(self, key: UUID) -> Job:
-        """INFO of a job that the caller may read: of its queue, or of that where it ran."""
+        """INFO: return a job if the caller may use its queue, or the queue where it ran."""
         job = info(key)
         self.access.check_any_queue(job.queues)
         return job
@@ -255,8 +257,8 @@ def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
 def check_access(wanted: Envelope, access: Access) -> None:
     """Reject a job that the caller may not enqueue, or that may affect jobs of other queues.
 
-    Without the queue among its keys, a unique policy finds and replaces the jobs of every queue. A
-    limit key may be that of jobs in any queue: they wait while this job runs, or pauses the key.
+    Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
+    Jobs in any queue may share a limit key, and wait while this job runs or pauses the key.
     """
     queue: object = wanted.queue
     if not isinstance(queue, str):

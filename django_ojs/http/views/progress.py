@@ -24,7 +24,8 @@ class ProgressView(JobView):
     def report(self, key: UUID, data: Mapping[str, Any]) -> HttpResponse:
         """Store a report for a job that the caller may use. Raises as the operation does.
 
-        A worker reads no jobs: what others have reported of this one is not in the response.
+        A worker may not read jobs, so the response does not contain what others reported of this
+        one.
         """
         claim, principal = self.claim_in(data), self.access.principal
         reported = Report.parse(data)

@@ -184,7 +184,7 @@ def _summary(queue: QueueStatus) -> dict[str, Any]:
 
 
 def render_configuration(name: str, config: QueueConfig) -> dict[str, Any]:
-    # At the top level as in PUT, under `config` as in POST.
+    # The values are at the top level, as in PUT, and under `config`, as in POST.
     return {**config.values, "name": name, "config": dict(config.values)}
 
 

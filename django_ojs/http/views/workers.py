@@ -51,7 +51,7 @@ class Fetch(OJSView):
         pool = fields.string(data, "pool")
         queues = self.queues_of(data, pool)
         if len(queues) > _MAX_NAMES:
-            # Each one may take a statement.
+            # Each queue may take a statement.
             raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
         order = _queue_order(data, queues)
         counts = [
@@ -79,7 +79,7 @@ class Fetch(OJSView):
         def claim_and_render() -> list[str]:
             return _render_claimed(claim())
 
-        # A job that is claimed for a client that is gone waits for the end of its lease.
+        # If the client is gone, no job is claimed, because it would wait for the end of its lease.
         is_over = partial(long_poll.client_is_gone, request.META)
         jobs = long_poll.until(claim_and_render, wait / 1000, is_over=is_over)
         return text_response(f'{{"jobs":[{",".join(jobs)}]}}')

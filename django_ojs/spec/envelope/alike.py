@@ -1,4 +1,4 @@
-"""Jobs that are alike: one envelope, and the arguments of each, until each is needed."""
+"""Jobs that are alike: one envelope, and the arguments of each, until each envelope is needed."""
 
 import copy
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from django_ojs.spec.json import JSON
 
 @final
 class AlikeJobs(Sequence[Envelope]):
-    """New jobs that differ in their ids and arguments only, and have no value made of these.
+    """New jobs that differ only in their ids and arguments, and have no value computed from these.
 
-    What sets an attribute of all of them sets it in `common` (see `distinct`). An item is an
-    envelope of its own, made when it is read: who changes single jobs needs a list of them.
+    An attribute of all of them is set in `common` (see `distinct`). An item is an envelope of its
+    own, made when it is read, so code that changes single jobs needs a list of them.
     """
 
     __slots__ = ("args", "common", "ids", "sizes", "text")
@@ -32,7 +32,7 @@ class AlikeJobs(Sequence[Envelope]):
 
     @classmethod
     def of(cls, common: Envelope, args: Sequence[list[JSON]]) -> "AlikeJobs | None":
-        """Return the jobs; None where the arguments decide more of a job: the key of a policy."""
+        """Return the jobs, or None if the key of a policy may depend on the arguments."""
         if common.unique is not None or common.rate_limit is not None:
             return None
         return cls(common, args)
@@ -57,13 +57,14 @@ class AlikeJobs(Sequence[Envelope]):
             self.common,
             id=self.ids[index],
             args=args,
-            # A change of the metadata of one is none of the others.
+            # Each job gets a copy, so that a change of its metadata does not change the others.
             meta=copy.deepcopy(self.common.meta),
             document=None if sent is None else {**sent, "args": args},
         )
 
 
-# By `type(…) is`, here and elsewhere: `isinstance` takes ten times as long for abstract classes.
+# `type(…) is` is used here and elsewhere, because `isinstance` takes ten times as long for abstract
+# classes.
 def distinct(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-    """Return the envelopes to set what the jobs get that have equal attributes: one for alike."""
+    """Return the envelopes in which to set an attribute of all jobs; alike jobs have one."""
     return (envelopes.common,) if type(envelopes) is AlikeJobs else envelopes

@@ -27,7 +27,7 @@ def _as_given(value: Any, spelling: str, envelope: Envelope) -> Any:
 
 
 def _timeout(value: Any, spelling: str, envelope: Envelope) -> int | None:
-    """Return milliseconds; None for 0, which asks for the default of the server."""
+    """Return milliseconds, or None for 0, which asks for the default of the server."""
     kind, unit = ("milliseconds", 1) if spelling.endswith("_ms") else ("seconds", 1000)
     if isinstance(value, str):
         value, unit = parse_duration(value, spelling) // timedelta(milliseconds=1), 1
@@ -77,7 +77,7 @@ def _object(value: Any, spelling: str, envelope: Envelope) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return the value: it is JSON as it is."""
+    """Return the value, which is JSON already."""
     return value
 
 
@@ -93,11 +93,12 @@ def _items(values: Any) -> Any:
 class Field:
     """An attribute of Envelope that a client sets.
 
-    `other` is a second spelling, which the first one wins over. `option`: a client may send it in
-    `options` or at the top level, where `options` wins; others stand at the top level only.
-    `columns` are those of `ojs_job`; `stored` is the attribute whose value is a key of the column
+    `other` is a second spelling, which the first one wins over. If `option` is true, a client may
+    send it in `options` or at the top level, where `options` wins; otherwise at the top level only.
+    `columns` are those of `ojs_job`. `stored` is the attribute whose value is a key of the column
     `options`: a client that wrote an absolute time gets its own text back. `read` makes the value
-    of JSON, `check` judges it before it is stored, `render` makes JSON of it, None to leave it out.
+    from JSON, `check` checks it before it is stored, and `render` makes JSON from it, or None to
+    leave it out.
     """
 
     name: str
@@ -211,8 +212,8 @@ FIELDS: Final = (
         check=optional_checks.rate_limit,
     ),
     Field(name="pending", default=False, columns=("state",), read=_as_given),
-    # The column finds the children of a job; a response reads both from the column `options`, so
-    # that a claim returns no column more.
+    # The column finds the children of a job. A response reads both from the column `options`, so
+    # that a claim need not return another column.
     Field(
         name="parent_id",
         columns=("parent_id",),

@@ -97,7 +97,7 @@ class Envelope:
 
     @property
     def limit_key(self) -> str | None:
-        """The key of its rate limit policy; one without a key is the queue's."""
+        """The key of its rate limit policy. A policy without a key has the key of the queue."""
         if not self.rate_limit:
             return None
         return self.rate_limit.get("key") or key_of_queue(self.queue)

@@ -32,8 +32,8 @@ def parse(
     """Return the envelope that a decoded JSON object describes; `validate` checks its values.
 
     `default_retry` completes a partial policy; without any, the envelope has none and PUSH applies
-    the default. Raises InvalidRequest and its subclasses, and PayloadTooLarge: the size is that of
-    what the client sent. `limits` None: what was sent is known to be small enough.
+    the default. Raises InvalidRequest and its subclasses, and PayloadTooLarge, which is about the
+    size of what the client sent. `limits` is None if that is known to be small enough.
     """
     if not isinstance(data, Mapping):
         raise InvalidRequest("a job must be an object")
@@ -74,9 +74,9 @@ def parse_alike(
     default_retry: RetryPolicy = DEFAULT,
     limits: Limits | None = DEFAULT_LIMITS,
 ) -> AlikeJobs | None:
-    """Return the jobs that decoded JSON objects describe, where they differ in `args` only.
+    """Return the jobs that decoded JSON objects describe, if these differ in `args` only.
 
-    None where they do not, or break a rule of `parse`, which names it.
+    Return None if they differ in more, or break a rule of `parse`, which then names the rule.
     """
     if len(items) < 2 or type(items[0]) is not dict or items[0].get("id") is not None:
         return None
@@ -112,7 +112,7 @@ def _read_options(envelope: Envelope, sources: list[Mapping[str, Any]]) -> None:
 
 
 def _given(sources: list[Mapping[str, Any]], spellings: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Return the spelling that counts and its value, or nothing; null is not there."""
+    """Return the spelling that counts and its value, or nothing. A null counts as missing."""
     for source in sources:
         for spelling in spellings:
             value = source.get(spelling)
@@ -122,7 +122,7 @@ def _given(sources: list[Mapping[str, Any]], spellings: tuple[str, ...]) -> list
 
 
 def when_text(value: object, when: datetime | timedelta) -> str | None:
-    """Return what responses repeat for a time: the client's absolute text; None if relative."""
+    """Return what responses repeat for a time: the client's absolute text, or None if relative."""
     if isinstance(when, timedelta):
         return None
     return value if isinstance(value, str) else format_timestamp(when)
@@ -152,7 +152,7 @@ def _with_retry(data: Mapping[str, Any], options: dict[str, Any]) -> dict[str, A
         return options
     options = dict(options)
     attempts = options.pop("max_attempts")
-    # A wrong one is rejected also where it does not count.
+    # A wrong value is rejected even where it has no effect.
     retry_policy.parse({"max_attempts": attempts}, default=DEFAULT)
     policy: Any = next((value for _, value in _given([options, data], _RETRY)), {})
     if attempts is not None and isinstance(policy, Mapping) and policy.get("max_attempts") is None:
@@ -164,7 +164,7 @@ def _extra(data: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
     extra = {key: value for key, value in data.items() if key not in ATTRIBUTES}
     unknown = {key: value for key, value in options.items() if key not in OPTIONS}
     if extra or unknown:
-        # As with the attributes of the core, `options` wins, and null is not there.
+        # As with the attributes of the core, `options` wins, and a null counts as missing.
         for name in known_to_extensions.keys() & (extra.keys() | unknown.keys()):
             given = _given([unknown, extra], (name,))
             unknown.pop(name, None)

@@ -74,11 +74,12 @@ _OUTLINE: Final = (
     *("specversion", "id", "type", "queue", "state", "attempt", "max_attempts", "priority"),
     "created_at",
 )
-# Shown as they are stored. Times are shown in their order, `specversion` first.
+# These are shown as they are stored. Times and `specversion` are not among them, because they have
+# their own places in the order.
 _VERBATIM: Final = tuple(
     field.name for field in FIELDS if field.option and field.stored == field.name
 )
-# Discarded without an execution that failed: no execution was completed.
+# The reasons of a discard without a failed execution: no execution was completed.
 NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limited"})
 
 
@@ -141,7 +142,7 @@ def workflow_of(options: Mapping[str, Any]) -> UUID | None:
 
 
 def outline(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a job without what it carries, for who may not read the job.
+    """Return the JSON object of a job without its contents, for a caller that may not read it.
 
     It has all that clients require of a job. The arguments are an empty list, not absent.
     """

@@ -40,8 +40,8 @@ from django_ojs.spec.json import BODY_DEPTH, Rejected, check, dumps, measure
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
 _QUEUE: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*").fullmatch
 
-# The fields that most jobs leave out: read and compared all at once, because every enqueue comes
-# through here.
+# The fields that most jobs leave out. They are read and compared all at once, because every enqueue
+# comes through here.
 _OPTIONAL: Final = tuple(field for field in (*FIELDS, *INTERNAL) if field.check is not None)
 _CHECKS: Final = tuple((field.name, field.check) for field in _OPTIONAL if field.check is not None)
 _DEFAULTS: Final = tuple(field.default for field in _OPTIONAL)
@@ -68,7 +68,7 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
         )
     if not isinstance(envelope.args, list | tuple):
         raise InvalidArgs.of("args", "must be an array")
-    # 512: an upper bound of the names and of the fields that are not measured.
+    # 512 is an upper bound of the names, and of the fields that are not measured.
     exact = limits.exact_integers
     size = 512 + check(envelope.args, "args", exact_integers=exact, error=InvalidArgs)
     if envelope.meta or not isinstance(envelope.meta, dict):
@@ -116,7 +116,7 @@ def check_queue(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = 
 
 
 def check_size(data: Mapping[str, Any], limits: Limits) -> None:
-    """Check that an envelope is at most `limits.envelope_bytes` of compact UTF-8 JSON.
+    """Check that an envelope is at most `Limits.envelope_bytes` of compact UTF-8 JSON.
 
     Raises PayloadTooLarge.
     """
@@ -156,7 +156,7 @@ def _validate_meta(meta: object, limits: Limits) -> int:
 
 def sized(envelope: Envelope) -> dict[str, Any]:
     """Return what counts as the envelope: the fields whose size the client chose."""
-    # Never more than the client sent, so that an envelope that passed on arrival passes again
+    # It is never more than the client sent, so that an envelope that passed on arrival passes again
     # before it is stored.
     sized: dict[str, Any] = {"type": envelope.type, "args": envelope.args, **envelope.extra}
     if envelope.queue != "default":

@@ -15,14 +15,15 @@ _OPTIONS: Final = tuple(
     if field.option and field.name not in _TOP_LEVEL
 )
 
-# No time of a template is absolute, so no moment is needed to make one of it.
+# A template has no absolute times, so any moment serves to make one.
 _ANY_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
-    """Return the body of a PUSH. `parse` makes the same envelope of it.
+    """Return the body of a PUSH, from which `parse` makes the same envelope.
 
-    A time from now becomes a moment: it counts from the enqueue, however late the job is sent.
+    A time relative to now becomes a moment, because it counts from the enqueue, however late the
+    job is sent.
     """
     out: dict[str, Any] = {
         "specversion": envelope.specversion,
@@ -47,13 +48,13 @@ def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
 
 
 def template(envelope: Envelope) -> dict[str, Any]:
-    """Return the body of a PUSH that is made later, without what each job has of its own.
+    """Return the body of a PUSH that is made later, without what differs between the jobs.
 
     Times from now count from each enqueue.
     """
     out = wire(envelope, _ANY_TIME)
     del out["id"], out["specversion"]
-    # Moments that were made of times from now.
+    # These moments were made from times relative to now.
     out["options"].pop("delay_until", None)
     for field in ("scheduled_at", "expires_at"):
         when = getattr(envelope, field)

@@ -32,12 +32,7 @@ from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
 from django_ojs.storage.dialects.message_size import size_in_statement
-from django_ojs.storage.dialects.rows import (
-    ClaimRequest,
-    Difference,
-    Floor,
-    KeyRow,
-)
+from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
@@ -51,12 +46,10 @@ _SQL: Final = load_all(
     "mariadb",
     now=_NOW,
     deadline_when_started=load("mariadb", "deadline_when_started"),
-    limit_key="JSON_VALUE(options, '$.limit_key')",
-    rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
     collation=_COLLATION,
     **KNOWN_QUEUES,
     # Filled in when a statement is executed.
-    **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how")},
+    **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how", "hold")},
 )
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
@@ -66,11 +59,6 @@ _CHANGES: Final = 5000
 #: Bytes of jobs, results or errors that one statement stores: the server rejects a message above
 #: max_allowed_packet, which is 16 MiB unless the server has another value. At least one of them.
 _STATEMENT_BYTES: Final = 2**20
-
-#: Keys in one statement that has a part for each.
-_KEYS: Final = 100
-#: Rows of a recursion in one statement: less than max_recursive_iterations.
-_RECURSION: Final = 500
 
 _AVAILABLE: Final = State.AVAILABLE.value
 _SCHEDULED: Final = State.SCHEDULED.value
@@ -573,78 +561,11 @@ class MariaDB(GaleraLocks):
     def _candidates(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
-        rows = self._rows(connection, "unlimited_candidates", values, isolation=isolation)
-        return rows + self._rows(connection, "limited_candidates", values, isolation=isolation)
-
-    def limit_keys_use(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str]
-    ) -> list[KeyRow]:
-        return [KeyRow(*row) for row in self._each(connection, self.sql["limit_keys_use"], keys)]
-
-    def limit_keys_waiting(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
-    ) -> list[tuple[str, int, str | None]]:
-        return self._each(connection, self.sql["limit_keys_waiting"], keys, most=most)
-
-    def _each(
-        self, connection: BaseDatabaseWrapper, statement: str, keys: Collection[str], **values: Any
-    ) -> list[Any]:
-        """Return the rows of a statement about one key for each of these keys.
-
-        A derived table cannot refer to the key of its row: one statement about each, together.
-        """
-        found: list[Any] = []
-        names = sorted(keys)
-        for start in range(0, len(names), _KEYS):
-            part = names[start : start + _KEYS]
-            texts = [statement.replace("%(key)s", f"%(key{n})s") for n in range(len(part))]
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    " UNION ALL ".join(texts), values | {f"key{n}": k for n, k in enumerate(part)}
-                )
-                found += cursor.fetchall()
-        return found
-
-    def limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[str]:
-        found: list[str] = []
-        while len(found) < limit:
-            number = min(limit - len(found), _RECURSION)
-            values = {"after": found[-1] if found else "", "number": number}
-            more = [key for (key,) in self._rows(connection, "limit_keys", values)]
-            found += more
-            if len(more) < number:
-                break
-        return found
-
-    def held_jobs(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int, rule: int
-    ) -> list[tuple[str, str, UUID, str | None]]:
-        queues = [name for (name,) in self._rows(connection, "marked_queues", {"rule": rule})]
-        rows: list[Any] = []
-        for key in sorted(keys):
-            for queue in queues:
-                values = {"key": key, "queue": queue, "limit": limit}
-                rows += self._rows(connection, "held_jobs", values)
-        return [(key, queue, self.uuid(id), policy) for key, queue, id, policy in rows]
-
-    def held_behind(
-        self,
-        connection: BaseDatabaseWrapper,
-        *,
-        key: str,
-        queue: str,
-        policies: Collection[str],
-        behind: int,
-        limit: int,
-    ) -> list[tuple[UUID, str | None]]:
-        values = {"key": key, "queue": queue, "behind": behind, "limit": limit}
-        values["policies"] = self.texts(policies)
-        found = self._rows(connection, "held_behind", values)
-        if not found:
-            return []
-        rows, parameters = self._table(["id"], found)
-        policy = dict(self._rows(connection, "lock_held", parameters, rows=rows))
-        return [(self.uuid(id), policy[id]) for (id,) in found if id in policy]
+        return [
+            row
+            for hold in ("= 0", "BETWEEN 1 AND 63")
+            for row in self._rows(connection, "candidates", values, isolation=isolation, hold=hold)
+        ]
 
     def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
         found = self._rows(connection, "unplaced", [limit], table=table)

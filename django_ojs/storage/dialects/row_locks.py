@@ -9,7 +9,6 @@ The locks of queues, and of parts of queues, with a bound are those of `admissio
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from typing import Final
 from zlib import crc32
@@ -18,7 +17,6 @@ from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage.dialects.base import Dialect
-from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
 #: Rows of a kind.
 SLOTS: Final = 4096
@@ -34,7 +32,7 @@ class Kind(IntEnum):
     QUEUE = 1
     PART = 2
     UNIQUE_KEY = 3
-    LIMIT_KEY = 4
+    KEY = 4
 
 
 def slot(kind: Kind, name: str) -> int:
@@ -77,23 +75,8 @@ class RowLocks(Dialect):
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
         return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], SKIP))
 
-    def limited_candidates(
-        self,
-        connection: BaseDatabaseWrapper,
-        request: ClaimRequest,
-        limited: int,
-        busy: Collection[str],
-    ) -> list[Candidate]:
-        found = super().limited_candidates(connection, request, limited, busy)
-        locked = self.try_lock_keys(connection, {each.key for each in found if each.key})
-        return [replace(each, is_locked=each.key in locked) for each in found]
-
-    def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
-        keys = [key for key, _ in super().due_limit_keys(connection, limit)]
-        locked = self.try_lock_keys(connection, keys)
-        return [(key, key in locked) for key in keys]
-
     def try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
-        slots = {key: slot(Kind.LIMIT_KEY, key) for key in keys}
+        """Lock keys of candidates (see `rows.Candidate`). Return those that it has."""
+        slots = {key: slot(Kind.KEY, key) for key in keys}
         locked = self._lock_slots(connection, slots.values(), SKIP)
         return {key for key in keys if slots[key] in locked}

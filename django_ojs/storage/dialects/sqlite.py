@@ -34,7 +34,6 @@ _POSITIONS = {
     # A time is as exact as the clock of SQLite: to the millisecond.
     "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
 }
-_LIMIT_KEY = "(options ->> '$.limit_key')"
 _SQL = load_all(
     "sqlite",
     now=_NOW,
@@ -43,8 +42,6 @@ _SQL = load_all(
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
-    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),

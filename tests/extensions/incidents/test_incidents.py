@@ -156,7 +156,7 @@ def test_an_advice_is_no_incident() -> None:
     # The overview is red without a worker, also where nothing waits.
     page = root().get(OVERVIEW).content.decode()
     assert '<li class="ojs-is-bad">No worker is running.' in page
-    assert "No problem found" not in page
+    assert "<b>Not working</b> · no worker, no job is ready, no maintenance" in page
     push()
     assert [each.severity for each in looking.look()] == ["critical"]
     assert Incident.primary.get().identity == "no_worker"

@@ -1,4 +1,4 @@
-"""Cron jobs after the clock of the database was set back: without this they would wait for it."""
+"""Correct cron jobs after the clock of the database was set back, so that they do not wait."""
 
 import logging
 from datetime import UTC, datetime
@@ -12,15 +12,15 @@ from django_ojs.extensions.cron.spec import CronExpressionError
 
 logger = logging.getLogger("django_ojs.cron")
 
-#: Seconds between two looks. Every cron job is read.
+#: Seconds between two checks, each of which reads every cron job.
 INTERVAL = 60.0
 
 
 def put_right() -> int:
     """Move cron jobs that are due later than their schedules say. Return how many.
 
-    An occurrence that was enqueued before the clock was set back, and comes again, is left out;
-    where there are more of them until the cron job is due, its schedule begins anew.
+    An occurrence that was enqueued before the clock was set back, and comes again, is left out. If
+    several of them would come before the cron job is due, its schedule begins anew.
     """
     moved = 0
     rows = CronJob.primary.filter(enabled=True, due_at__gt=Now()).annotate(now=Now())
@@ -32,7 +32,7 @@ def put_right() -> int:
                 continue
             times = schedule.first(row.expression, row.timezone, now)
         except CronExpressionError:
-            continue  # The tick says so, when it is due.
+            continue  # The tick reports this when the cron job is due.
         same = CronJob.primary.filter(pk=row.pk, due_at=row.due_at, expression=row.expression)
         moved += same.update(due_at=times.due_at, next_run_at=times.next_run_at)
     if moved:

@@ -8,7 +8,7 @@ from typing import Final
 from django_ojs.extensions.cron.spec import CronExpression
 from django_ojs.extensions.cron.spec.fields import MONTHS, WEEKDAYS, DayKind, DayRule, Days
 
-#: As many times of a day are listed; more are described by their fields.
+#: The most times of a day that are listed; more are described by their fields.
 _MAX_TIMES: Final = 6
 _NTH: Final = ("first", "second", "third", "fourth", "fifth")
 
@@ -17,7 +17,8 @@ _NTH: Final = ("first", "second", "third", "fourth", "fifth")
 class _Time:
     """When it fires in a day, in words.
 
-    `is_at`: they begin with "at", so that the day comes first. `hourly`: they say so of every hour.
+    `is_at` says that the words begin with "at", so that the day comes first. `hourly` says that
+    they mention every hour already.
     """
 
     words: str
@@ -124,7 +125,7 @@ def _at_minutes(minutes: Sequence[int], hours: Sequence[int]) -> _Time:
 
 
 def _regularly(values: Sequence[int], size: int, unit: str) -> str:
-    """Return "every 15 minutes" where that is the whole truth."""
+    """Return words such as "every 15 minutes" if they describe all values, or an empty text."""
     step = size // len(values)
     if len(values) < 2 or list(values) != list(range(0, size, step)):
         return ""
@@ -172,7 +173,7 @@ def _day(days: Days) -> str:
 
 
 def _day_words(days: Days) -> tuple[str, bool]:
-    """Return the days without the months, and whether they are days of a month alone."""
+    """Return the days in words, without the months, and whether they are only days of a month."""
     if _is_any_weekday(days):
         if _is_any_day(days):
             return "every day", False

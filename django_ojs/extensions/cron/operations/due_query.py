@@ -1,4 +1,4 @@
-"""Whether to fire cron jobs: a query that usually finds nothing, twice a second in a process."""
+"""Whether to fire cron jobs: each process asks twice a second, and usually finds none."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from django_ojs.extensions.cron.operations.tick import fire_due
 from django_ojs.storage import in_memory_state, raw_queries
 from django_ojs.storage.last_query import LastQuery
 
-#: Seconds between two queries of a process. Shorter than the interval of its maintenance.
+#: Seconds between two queries of a process. It is shorter than the interval of its maintenance.
 INTERVAL = 0.4
 
 
@@ -15,14 +15,14 @@ last_query = in_memory_state.register(LastQuery())
 
 
 def due_condition(since: timedelta = timedelta(0)) -> str:
-    """Whether a cron job is due for so long, or a run of one is held, in SQL."""
+    """Whether a cron job has been due for `since`, or a run of one is held, in SQL."""
     due = raw_queries.is_older(CronJob, "due_at", "due_at IS NOT NULL", since)
     held = raw_queries.condition(CronRun, f"phase = '{CronRunPhase.HELD.value}'")
     return f"({due} OR {held})"
 
 
 def fire_if_due(since: timedelta = timedelta(0)) -> int:
-    """Enqueue the jobs of cron jobs that are due, for so long. Return how many.
+    """Enqueue the jobs of cron jobs that have been due for `since`. Return how many.
 
     A FETCH over HTTP calls this as well, and there may be very many: all of them together query
     once in an interval.

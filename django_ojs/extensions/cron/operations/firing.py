@@ -38,7 +38,7 @@ from django_ojs.storage import database
 MANY_HELD: Final = 3
 
 # A full queue does not lose an occurrence: the outbox delivers its job when there is room. Without
-# the outbox, the occurrence is due until then.
+# the outbox, the occurrence stays due until then.
 _WAIT: Final = PushOptions(batch=True, generated_ids=True, notes=(FullPolicy(outbox=True),))
 _DO_NOT_WAIT: Final = replace(_WAIT, is_tried_again=True)
 
@@ -65,7 +65,7 @@ class SkippedRun:
 
 @dataclass(slots=True)
 class Firing:
-    """An occurrence, and what becomes of it.
+    """An occurrence, and what is done with it.
 
     Without a result, nothing was stored: another transaction holds the unique key of its job, or
     the lock of its queue.
@@ -98,7 +98,8 @@ def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Firing]:
     """Enqueue a job for each occurrence, if its overlap policy allows it.
 
     The caller has locked the cron jobs in the current transaction, and passes what is returned to
-    `record`. Each cron job has one occurrence. `wait` for transactions that hold such a lock.
+    `record`. Each cron job has one occurrence. With `wait`, it waits for transactions that hold the
+    lock of a key or a queue.
     """
     open_runs = _settle([each.cron_job.name for each in occurrences])
     runs = [Firing(each) for each in occurrences]
@@ -109,7 +110,7 @@ def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Firing]:
         if run.result is None:
             by_queue.setdefault(run.occurrence.cron_job.queue, []).append(run)
     options = _WAIT if wait else _DO_NOT_WAIT
-    # In order, so that two schedulers that lock bounded queues do not deadlock.
+    # Queues are taken in order, so that two schedulers that lock bounded queues do not deadlock.
     for queue in sorted(by_queue):
         _push([run for run in by_queue[queue] if not run.replaces], options)
         for run in by_queue[queue]:
@@ -190,9 +191,9 @@ def _push(runs: Sequence[Firing], options: PushOptions) -> None:
 
 
 def _is_locked(error: Exception) -> bool:
-    """Whether a job is kept from its key or its queue by a transaction that has not ended.
+    """Whether a transaction that has not ended keeps a job from its key or its queue.
 
-    Or from its queue by others that wait there, and there is no outbox in which it could wait.
+    It is also true if the queue is full and there is no outbox in which the job could wait.
     """
     if isinstance(error, QueueFull):
         return error.is_busy or not registry.has("outbox")

@@ -32,7 +32,7 @@ def _release(name: str) -> int:
     if not held or len(held) < len(going_on):
         return 0
     if Job.primary.filter(pk=held[0].job_id, due_at__gt=Now()).exists():
-        return 0  # Its template has a `scheduled_at`, which would be lost.
+        return 0  # The job has a `scheduled_at` from its template, which would be lost.
     with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.
         try:
             activate(held[0].job_id, is_tried_again=True)
@@ -43,7 +43,7 @@ def _release(name: str) -> int:
 
 
 def release_all() -> None:
-    """Activate all held jobs, because nothing does when cron jobs are taken out of the site."""
+    """Activate all held jobs, because nothing else does once the site has no cron jobs any more."""
     held = CronRun.primary.filter(phase=CronRunPhase.HELD).order_by("id")
     for job_id in held.values_list("job_id", flat=True):
         with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.

@@ -16,8 +16,8 @@ WALK = 1_000
 class RunPruner:
     """Walks over the runs, a bounded number at a step, and deletes those without a job.
 
-    A run is kept as long as a completed job at least: the job of one that went to another server is
-    not stored here.
+    A run is kept at least as long as a completed job, because the job of a run that went to another
+    server is not stored here.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class RunPruner:
         )
 
     def prune(self) -> int:
-        """Go on with the walk. Return how many runs were deleted."""
+        """Take the next step of the walk. Return how many runs were deleted."""
         old = CronRun.primary.filter(
             pk__gt=self._after, triggered_at__lte=Now() - settings().keep_completed
         )

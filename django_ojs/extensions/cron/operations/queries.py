@@ -24,9 +24,9 @@ def page(
     text: str = "",
     within: Collection[str] | None = None,
 ) -> Page[CronJob]:
-    """Return a page of the cron jobs, by name. `text` is a part of it.
+    """Return a page of the cron jobs, by name.
 
-    `within` are the queues that the caller may use.
+    `text` is a part of the name. `within` are the queues that the caller may use.
     """
     found = CronJob.primary.all()
     if text:
@@ -78,10 +78,10 @@ def last_jobs(names: Collection[str]) -> dict[str, Job]:
 
 
 def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRun]]:
-    """Return the runs that have not ended, by name, the earliest first, and those that have since.
+    """Return the runs that have not ended, by name, the earliest first, and those that have.
 
     A run has ended when its job has: it was completed, cancelled or discarded, or is not stored any
-    more. One that waits in the outbox has not.
+    more. A run whose job waits in the outbox has not ended.
     """
     open_runs = CronRun.primary.filter(name__in=names).exclude(phase=CronRunPhase.ENDED)
     rows = list(open_runs.order_by("id"))

@@ -130,7 +130,7 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
         enabled,
     )
     by_code = CronOwner.CODE == job.owner == definition.owner
-    # A new cron job was also updated, when it was made.
+    # `updated_at` is set when a cron job is made, too.
     changed_at = job.updated_at - A_SECOND
     is_changed_again = not is_new and by_code and changed_at > max(job.created_at, now - A_DAY)
     before = {} if is_new else _shown(job)
@@ -139,12 +139,13 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
         setattr(job, column, value)
     is_due = job.enabled and job.due_at is not None and job.due_at <= now
     job.enabled = enabled
-    # A time that has come is not lost, however long no process has run.
+    # An occurrence that is due already is not lost, however long no process has run.
     if is_moved and not (is_due and enabled):
         _set_times(job, now)
     _save(job, now)
     changes = operator.changed(before, _shown(job))
-    # Options, arguments and metadata of its jobs: that they changed, and not their values.
+    # The audit trail shows that options, arguments or metadata of its jobs changed, but not their
+    # values.
     replaced = sorted(operator.changed(had, job.template)) if had is not None else []
     if changes or replaced:
         operator.acted(
@@ -181,7 +182,7 @@ def _shown(job: CronJob) -> dict[str, Any]:
 def set_enabled(name: str, enabled: bool) -> CronJob:
     """Enable or disable a cron job, also one that code owns, and return it. Raises NotFound.
 
-    To enable an enabled one changes nothing.
+    Enabling an enabled one changes nothing.
     """
     job, now = lock(name)
     if job.enabled is not enabled:

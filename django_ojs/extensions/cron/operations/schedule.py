@@ -16,13 +16,12 @@ from django_ojs.extensions.cron.spec import (
     check_timezone,
 )
 
-#: Occurrences that are counted when a cron job was not evaluated in time; beyond them it is not
-#: known how many were missed, only that these were.
+#: The most missed occurrences that are counted. If there are more, their number is not known.
 MOST_PASSED: Final = 1_000
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
-#: Ten thousand schedules are evaluated again and again, and parsing takes longer than that.
+#: Ten thousand schedules are evaluated again and again, and parsing takes longer than evaluating.
 parse_expression: Final = lru_cache(maxsize=16_384)(CronExpression.parse)
 
 
@@ -65,11 +64,12 @@ def first(expression: str, timezone: str, now: datetime) -> Times:
 def passed(
     expression: str, timezone: str, due_at: datetime, now: datetime, *, is_skipped: bool = False
 ) -> Passed:
-    """Return what is due of a cron job that is due since `due_at`. Raises CronExpressionError.
+    """Return what is due of a cron job that has been due since `due_at`.
 
-    `is_skipped`: that is the moment of a change to summer time, which skips its occurrence.
-    Otherwise it fires then, also if the expression, which has changed since, does not match. An
-    interval counts from the occurrence before, so that its times do not drift.
+    `is_skipped` says that `due_at` is the moment of a change to summer time, which skips the
+    occurrence. Otherwise the cron job fires at `due_at`, even if its expression has changed since
+    and does not match. An interval counts from the occurrence before, so that its times do not
+    drift. Raises CronExpressionError.
     """
     due_at, now = due_at.astimezone(UTC), now.astimezone(UTC)
     interval = parse_expression(expression).interval
@@ -82,8 +82,8 @@ def passed(
             missed=missed,
             next=Times(following, following),
         )
-    # Times count from this moment on: skipped times are at the moment of the change, where another
-    # may fire.
+    # `due_at` itself is included, because skipped times have the moment of the change, at which
+    # another time may fire.
     occurrences = _after(expression, timezone, due_at - _MICROSECOND)
     until_now = list(islice(takewhile(lambda each: each.at <= now, occurrences), MOST_PASSED + 1))
     fires = [each.at for each in until_now if each.skipped is None]

@@ -1,4 +1,4 @@
-"""Make the stored cron jobs those that the code of a project declares."""
+"""Make the stored cron jobs match those that the code of a project declares."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ from django_ojs.extensions.cron.operations.registration import (
 class SyncResult:
     """What a sync changed, by name.
 
-    `taken_over` were registered by something else before, `removed` have left the code. So have
-    those that were `kept`, because they are disabled.
+    `taken_over` were registered by something else before. `removed` are no longer in the code.
+    Neither are those that were `kept`, because they are disabled.
     """
 
     created: list[str] = field(default_factory=list)

@@ -48,8 +48,8 @@ class _Due:
 class _Page:
     """Which cron jobs the next tick of a process looks at: the earliest ones that are due.
 
-    After a full page of which some have to wait, those after it, and so on round, because very many
-    that wait must not keep the others from their turn.
+    If a page is full and some of its cron jobs have to wait, the next page begins after them, and
+    after the last page the first one. So the others get their turn even if very many wait.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ _page: Final = in_memory_state.register(_Page())
 
 
 def fire_due(limit: int = BATCH) -> int:
-    """Enqueue the jobs of cron jobs that are due, and release those that waited for a run before.
+    """Enqueue the jobs of cron jobs that are due, and release jobs that waited for a run to end.
 
     Return how many.
     """
@@ -95,7 +95,7 @@ def fire_due(limit: int = BATCH) -> int:
 
 
 def _evaluate(row: CronJob) -> _Due:
-    # `only` and the condition of the query: a time is there.
+    # The query has returned only rows with a `due_at`.
     due_at, now = cast("datetime", row.due_at), cast("datetime", row.now)  # type: ignore[attr-defined]  # annotated
     try:
         is_skipped = due_at != row.next_run_at
@@ -126,7 +126,7 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
     # One may have been registered again since it was read, with a schedule that has other times.
     waiting.update(row.name for row in rows if not due[row.name].is_of(row))
-    # The next tick tries the others again.
+    # The next tick tries the waiting ones again.
     moved = [row for row in rows if row.name not in waiting]
     for row in moved:
         passed = due[row.name].passed

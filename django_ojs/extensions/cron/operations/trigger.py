@@ -21,7 +21,7 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     (run,) = enqueue([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], wait=True)
     cron_jobs.store([cron_job], record([run], now))
     result = run.result
-    assert result is not None  # It has waited for the key.
+    assert result is not None  # With `wait`, it has waited for the key.
     if isinstance(result, EnqueuedJob):
         operator.acted("cron.run", name, object_type="cron_job", job=str(result.id))
         return result

@@ -215,7 +215,7 @@ def _wall(at: datetime, timezone: ZoneInfo) -> datetime:
 def _first_wall(after: datetime, timezone: ZoneInfo) -> datetime:
     """Return the first wall-clock time that can match after a moment.
 
-    In an hour that clocks show for the second time, that is the end of it.
+    Within an hour that clocks show for the second time, this is the end of that hour.
     """
     local = after.astimezone(timezone)
     if local.fold:

@@ -62,7 +62,7 @@ class CronField:
         else:
             first, dash, last = body.partition("-")
             low = self.value(first)
-            # As in Quartz: 5/15 begins at 5 and goes on to the end of the field.
+            # As in Quartz: 5/15 begins at 5 and continues to the end of the field.
             high = self._last_value(last, low) if dash else self.high if slash else low
         if low > high:
             raise self.error(
@@ -191,7 +191,8 @@ class Days:
     of_month: tuple[DayRule, ...]
     of_week: tuple[DayRule, ...]
     either: bool
-    #: The last day of the month that is named and that not each of the months has; 0 is none.
+    #: The last day of the month that is named and that some of the months do not have; 0 if there
+    #: is none.
     rare: int = 0
     _cache: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False)
 

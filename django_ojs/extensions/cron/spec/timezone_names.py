@@ -43,7 +43,8 @@ def check_timezone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _load(name: str, period: int) -> ZoneInfo:
-    # ZoneInfo itself would keep what it has read: a machine is updated while its workers run.
+    # ZoneInfo itself would keep what it has read, but a machine may be updated while its workers
+    # run.
     if not _NAME.fullmatch(name):
         raise KeyError(name)
     return ZoneInfo.no_cache(name)

@@ -1,7 +1,7 @@
-"""What each scheme of a reference leads to (payload-limits §5.1), one module each.
+"""How to open the references of each scheme (payload-limits §5.1), one module each.
 
-A module has one function, `open_`: it judges a reference by the settings, and only then opens what
-it leads to.
+A module has one function, `open_`, which checks a reference against the settings before it opens
+anything.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,16 @@ _MODULES: Final = {name: f"{__name__}.{name}" for name in SCHEMES}
 
 
 def open_(reference: Reference, field: str, budget: Budget) -> Source:
-    """Open what a reference leads to; `field` is where it stands, for messages.
+    """Open what a reference leads to; `field` is its place in the job, for messages.
 
-    Raises PayloadRejected for what the settings do not allow, PayloadUnavailable for what is not to
-    be had now.
+    Raises PayloadRejected for what the settings do not allow, and PayloadUnavailable for what
+    cannot be read now.
     """
     name = _MODULES.get(reference.scheme)
     if name is None:
         raise PayloadRejected(f"the scheme of {field} must be one of {', '.join(SCHEMES)}")
-    # Imported here: a site needs the libraries of the schemes that it uses.
+    # The module is imported here, because a site needs only the libraries of the schemes that it
+    # uses.
     try:
         opener: Opener = import_module(name).open_
     except ImportError:

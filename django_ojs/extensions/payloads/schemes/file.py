@@ -15,7 +15,7 @@ from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a FIFO would wait for its writer.
+# O_NONBLOCK is set, because opening a FIFO would wait for its writer.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -35,8 +35,8 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
 
 
 def _open_below(root: str, parts: tuple[str, ...], field: str) -> Source:
-    # Part by part, each kept open while the next is looked up: a concurrent change of folders or
-    # links cannot lead elsewhere.
+    # The path is opened part by part, and each part is kept open while the next is looked up. So a
+    # concurrent change of folders or links cannot lead elsewhere.
     folder = -1
     try:
         # The root itself may be a link: the operator chose it.

@@ -64,7 +64,7 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """A response to a POST: the names of the headers are lower case, the body may be cut."""
+    """The response to a POST. Its headers have lower-case names, and its body may be cut."""
 
     status: int
     headers: dict[str, str]
@@ -118,7 +118,7 @@ def post(
     return Response(status=response.status, headers=found, body=received[:max_bytes])
 
 
-# UnicodeError: a name that cannot be encoded for DNS.
+# UnicodeError is raised for a name that cannot be encoded for DNS.
 _FAILURES: Final = (
     httpcore.NetworkError,
     httpcore.TimeoutException,
@@ -130,7 +130,7 @@ _FAILURES: Final = (
 
 
 def _cause(error: Exception) -> str:
-    """Return what failed, for the operator of a webhook; the receiver has no part in the text."""
+    """Return what failed, for the operator of a webhook, without any text of the receiver."""
     below = error.__cause__ or error.__context__
     if isinstance(error, httpcore.TimeoutException):
         return "it took too long"
@@ -174,7 +174,7 @@ def _check(response: httpcore.Response, field: str) -> None:
     if 300 <= response.status < 400:
         raise PayloadRejected(f"the host of {field} redirects, and redirects are not followed")
     if response.status != 200:
-        # Retryable for 403 and 404 too: an object may be stored later than its reference.
+        # 403 and 404 are retryable too, because an object may be stored later than its reference.
         raise PayloadUnavailable(
             f"the host of {field} did not return the payload", details={"status": response.status}
         )

@@ -26,7 +26,7 @@ logger = logging.getLogger("django_ojs")
 
 
 class DeliveryStatus(StrEnum):
-    """How far a delivery is."""
+    """The status of a delivery."""
 
     PENDING = "pending"
     #: An attempt failed, and there will be another one.

@@ -47,7 +47,7 @@ class WebhookDispatcher:
 
     def dispatch(self) -> int:
         """Return how many events were read for webhooks."""
-        # Most sites have none; then the log is not read.
+        # Most sites have no webhooks, and then the log is not read.
         if not raw_queries.holds(active_condition()):
             return 0
         active = Webhook.primary.filter(active=True)
@@ -82,7 +82,7 @@ class WebhookDispatcher:
             else:
                 self._waiting.discard(key)
                 return moved
-        # Once, and not with each pass.
+        # This is logged once, and not with each pass.
         if key not in self._waiting:
             self._waiting.add(key)
             logger.warning(
@@ -151,7 +151,7 @@ def enqueue(webhook: Webhook, events: Sequence[dict[str, Any]]) -> list[UUID]:
 def prune() -> int:
     """Delete the records of deliveries that are older than the events that are kept.
 
-    Those whose job may still run stay: without its record a job sends nothing.
+    The records of jobs that may still run stay, because a job without its record sends nothing.
     """
     may_run = Q(finished_at=None) | Q(dead_letter=True)
     old = WebhookDelivery.primary.filter(

@@ -29,7 +29,7 @@ from django_ojs.spec.urls import locate, without_path
 from django_ojs.storage import database
 
 _SALT_BYTES = 32
-#: Former secrets with which a delivery is signed, the latest ones.
+#: The most former secrets with which a delivery is signed; the latest ones are kept.
 _MAX_FORMER = 10
 #: The most types, queues and job types in a subscription.
 MAX_NAMES = 100
@@ -37,7 +37,7 @@ MAX_NAMES = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subscription:
-    """What a client says of a webhook; None is what it leaves out."""
+    """What a client says about a webhook. A field that the client left out is None."""
 
     url: str | None = None
     events: Collection[str] | None = None
@@ -111,21 +111,27 @@ def _change(key: UUID, values: dict[str, Any], latest: int) -> None:
 
 
 def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the audit trail shows of a webhook: of its URL no path, which may be secret."""
+    """Return what the audit trail shows of a webhook.
+
+    Its URL is shown without the path, which may be secret.
+    """
     names = ("events", "queues", "job_types", "active")
     shown = {name: values[name] for name in names if name in values}
     return shown | ({"url": without_path(values["url"])} if values.get("url") else {})
 
 
 def remove(key: UUID) -> None:
-    """Remove a webhook. Its deliveries that have not been sent are not sent any more."""
+    """Remove a webhook. Deliveries that have not been sent are not sent any more."""
     while not _remove_batch(key):
         pass
 
 
 @database.write_transaction
 def _remove_batch(key: UUID) -> bool:
-    """Delete a batch of a webhook's deliveries; with the last one the webhook: then True."""
+    """Delete a batch of a webhook's deliveries.
+
+    With the last batch, delete the webhook as well, and return True.
+    """
     # The lock keeps dispatch from storing deliveries, which would refer to the deleted row.
     webhook = _rows().select_for_update().filter(pk=key).first()
     if webhook is None:
@@ -145,8 +151,8 @@ def _remove_batch(key: UUID) -> bool:
 def rotate_secret(key: UUID) -> tuple[Webhook, str]:
     """Give a webhook a new secret. Deliveries are signed with the former one too for a day (§8.3).
 
-    So they are with one that was replaced earlier within the day: the receiver may still have it,
-    as when a request was repeated because its response was lost.
+    They are also signed with a secret that was replaced earlier within the day, because the
+    receiver may still have it, as when a request was repeated because its response was lost.
     """
     webhook = _rotate(key)
     return webhook, secret_of(webhook)
@@ -184,7 +190,8 @@ def _valid(webhook: Webhook, now: datetime) -> list[tuple[str, str]]:
 
 
 def _derive(key: str | bytes, salt: str) -> str:
-    # A copy of the database alone does not reveal it, and the secret need not be stored.
+    # The secret is derived, so that a copy of the database alone does not reveal it, and it need
+    # not be stored.
     given = key if isinstance(key, bytes) else key.encode()
     digest = hmac.new(given, f"django_ojs.webhook:{salt}".encode(), hashlib.sha256).digest()
     return webhooks.SECRET_PREFIX + urlsafe_b64encode(digest).decode().rstrip("=")

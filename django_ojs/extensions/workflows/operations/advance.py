@@ -38,7 +38,7 @@ TASK: Final = "ojs.workflow.advance"
 AT_ONCE: Final = 1_000
 #: Workflows that one step of the maintenance advances.
 WORKFLOWS_AT_ONCE: Final = 100
-#: Workflows that are advanced in one transaction, if that touches no more than so many steps.
+#: The most workflows that are advanced in one transaction, and the most steps that this may touch.
 TOGETHER: Final = 50
 STEPS_TOGETHER: Final = 1_000
 
@@ -64,7 +64,8 @@ class _TooManySteps(Exception):
 def advance_all(workflow_ids: Iterable[UUID]) -> None:
     """Advance workflows. An error is logged: the maintenance tries again.
 
-    One that fails, with a statement timeout for example, does not keep the others from it.
+    A workflow that fails, with a statement timeout for example, does not keep the others from
+    advancing.
     """
     wanted = list(workflow_ids)
     for start in range(0, len(wanted), TOGETHER):
@@ -74,7 +75,7 @@ def advance_all(workflow_ids: Iterable[UUID]) -> None:
 
 
 def _try(workflow_ids: Sequence[UUID]) -> bool:
-    """Advance workflows together, or each alone if that fails. False: the database is away."""
+    """Advance workflows together, else one by one. Return False if the database is away."""
     try:
         advance(*workflow_ids)
     except _TooManySteps:
@@ -132,10 +133,10 @@ def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
 
 
 def advance(*workflow_ids: UUID) -> None:
-    """Advance workflows in one transaction, but for those that another process is advancing.
+    """Advance workflows in one transaction, except those that another process is advancing.
 
-    That process finds what is committed before it has released the workflow, because it queries
-    again then. Raises what one of them raises; then none is advanced.
+    That process queries again after it has released a workflow, so it finds what was committed
+    until then. If one of them raises, none is advanced.
     """
     left: Sequence[UUID] = workflow_ids
     while left and (advanced := _advance(left)):
@@ -161,16 +162,16 @@ def _advance(workflow_ids: Collection[UUID]) -> list[UUID]:
 
 
 def _forget_pruned(workflow_ids: Collection[UUID]) -> None:
-    """Delete from the journal what is about workflows that were pruned: their jobs end alone."""
+    """Delete the journal's rows about workflows that were pruned, whose jobs end without them."""
     kept = Workflow.primary.filter(OneOf("pk", workflow_ids)).values_list("pk", flat=True)
     if pruned := set(workflow_ids).difference(kept):
         EndedWorkflowJob.primary.filter(OneOf("workflow_id", pruned)).delete()
 
 
 def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:
-    """Count the jobs that have ended, but for those that the caller has cancelled; start none.
+    """Count the jobs that have ended, except those that the caller has cancelled; start none.
 
-    The caller has locked the workflow, and cancels it unless it has ended by that.
+    The caller has locked the workflow, and cancels it unless this ends it.
     """
     while taken := workflows.take_ended_jobs([workflow.pk], AT_ONCE):
         states = taken[workflow.pk]
@@ -222,9 +223,9 @@ class _Advance:
     def _follow(
         self, ended: Sequence[EndedStep | WorkflowStep]
     ) -> tuple[list[WorkflowStep], list[WorkflowStep]]:
-        """Count ended steps on their dependents.
+        """Count the ends of steps for their dependents.
 
-        Return those of them that have ended by that, and those whose jobs start now.
+        Return the dependents that have ended as a result, and those whose jobs start now.
         """
         counts: dict[Place, Counter[StepOutcome]] = {}
         for step in ended:
@@ -315,7 +316,7 @@ class _Advance:
 
 
 def _first_failed(workflow: Workflow) -> WorkflowStep | None:
-    """Return the step with which a workflow has failed."""
+    """Return the first step whose failure made a workflow fail."""
     if not workflow.has_failed:
         return None
     failed = WorkflowStep.primary.filter(
@@ -328,7 +329,7 @@ def _first_failed(workflow: Workflow) -> WorkflowStep | None:
 
 
 def _evaluate(step: WorkflowStep) -> StepOutcome | None:
-    """Return how a step ends whose dependencies have all ended; None: its job starts now."""
+    """Return how a step ends whose dependencies have all ended, or None if its job starts now."""
     condition = Condition(step.condition)
     counts = {"succeeded": step.succeeded, "failed": step.failed, "skipped": step.skipped}
     if step.is_join:

@@ -31,8 +31,9 @@ class WaitingWorkflows:
         """Advance a workflow, or leave it to the thread that is advancing others."""
         self._waiting.put(workflow_id)
         for _ in range(ROUNDS):
-            # A thread that finds the lock held has put its workflow first. The one that holds it
-            # looks again after it has released it, so that no workflow is left between the two.
+            # A thread that finds the lock held has put its workflow into the queue before. The
+            # thread that holds the lock looks again after it has released it, so that no workflow
+            # is left in between.
             if self._waiting.empty() or not self._turn.acquire(blocking=False):
                 return
             try:

@@ -35,7 +35,8 @@ def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
         return kept
     workflow = _cancel(workflow_id, completes)
     if workflow.state != WorkflowState.CANCELLED:
-        # Its last jobs had ended. Raised here, so that their counts are not rolled back.
+        # Its last jobs had ended. The error is raised after the transaction, so that their counts
+        # are not rolled back.
         check_running(workflow)
     return workflow
 
@@ -79,7 +80,7 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
             details={"workflow_id": str(workflow_id), "job_id": str(completes)},
             hint="Cancel the workflow with transaction.on_commit(...).",
         )
-    # None can end from here on.
+    # No job of the workflow can end from here on.
     count_ended(workflow, cancelled)
     if workflow.state != WorkflowState.RUNNING:
         return workflow

@@ -48,8 +48,9 @@ def check(graph: Graph) -> list[Envelope]:
 def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
     """Store a workflow and enqueue the jobs of its first steps, in the caller's transaction.
 
-    `has_transaction`: those that are open in this process are the caller's, as they are not where
-    it sent a request.
+    `has_transaction` says that the transactions that are open in this process are the caller's,
+    which they are not for a request over HTTP.
+
     Raises as `check` does, DuplicateJob when the id is taken, QueueFull when there is no room for
     the first jobs, and Conflict when the unique policy of one of them finds another job.
     """
@@ -63,7 +64,7 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
 
 def _create_here(graph: Graph, queues: list[str], has_transaction: bool) -> Workflow:
     if len(connections.settings) > 1 and has_transaction:
-        # A workflow is followed here: it cannot go through an outbox.
+        # This site advances the workflow, so it cannot go through an outbox.
         caller_database.check()
     return _create(_marked(graph), queues)
 

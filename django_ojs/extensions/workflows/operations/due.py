@@ -1,11 +1,11 @@
-"""Whether to advance workflows: a query that usually finds nothing, twice a second in a process."""
+"""Whether to advance workflows: each process asks twice a second, and usually finds none."""
 
 from django_ojs.extensions.workflows import storage as workflows
 from django_ojs.extensions.workflows.operations.advance import advance_due
 from django_ojs.storage import in_memory_state
 from django_ojs.storage.last_query import LastQuery
 
-#: Seconds between two queries of a process. Shorter than the interval of its maintenance.
+#: Seconds between two queries of a process. It is shorter than the interval of its maintenance.
 INTERVAL = 0.4
 
 

@@ -1,6 +1,7 @@
-"""The history of a workflow (ojs-execution-history §3.3), from its rows.
+"""The history of a workflow (ojs-execution-history §3.3).
 
-Nothing is recorded for it, as for the history of a job. It lives as long as the workflow.
+It is computed from the rows of the workflow, so nothing else is stored. It exists as long as the
+workflow.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from django_ojs.models import Job
 from django_ojs.spec.progress import NOTHING, Progress, shown
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: Running jobs whose data is read with their progress: it may be 64 KiB each.
+#: The most jobs whose data is read with their progress, because it may be 64 KiB each.
 MAX_DATA: Final = 100
 
 _COLUMNS: Final = ("pk", "type", "state")

@@ -30,10 +30,10 @@ MAX_RESULTS: Final = 1024 * 1024
 class StepDetail:
     """A step, and what its job says about it.
 
-    `depends_on` are the names of the steps that it waits for, their keys where they have none.
-    `attempt` is that of the job; 0 where there is none any more. `job` is what the client sent, of
-    the callbacks of the workflow itself only. `result` is None for one that is too large, and for
-    those that are over MAX_RESULTS together.
+    `depends_on` are the names of the steps that it waits for, or their keys if they have no names.
+    `attempt` is that of the job, or 0 if there is no job any more. `job` is what the client sent,
+    and is set only for the callbacks of the workflow itself. `result` is None if it is too large,
+    or if the results before it have used up MAX_RESULTS.
     """
 
     step: WorkflowStep
@@ -52,9 +52,10 @@ def page(
     name: str = "",
     within: Collection[str] | None = None,
 ) -> Page[Workflow]:
-    """Return a page of the workflows, the latest first. `name` is a part of theirs.
+    """Return a page of the workflows, the latest first.
 
-    `within` are the queues that the caller may use: a workflow with a job in another is left out.
+    `name` is a part of their names. `within` are the queues that the caller may use: a workflow
+    with a job in another queue is left out.
     """
     found = Workflow.primary.all()
     if state is not None:
@@ -72,7 +73,7 @@ def page(
 
 
 def _keys_within(rows: QuerySet[Workflow], within: Collection[str]) -> list[UUID]:
-    # The queues of a workflow are few, and so are those of a caller that is limited to some.
+    # The queues are compared in Python, because a workflow has few, and so has a limited caller.
     allowed = frozenset(within)
     first = rows.values_list("pk", "queues")[: keyset.COUNT_LIMIT]
     return [key for key, queues in first if allowed.issuperset(queues)]
@@ -101,7 +102,7 @@ def of_client(client_id: str) -> Workflow:
 def lock(workflow_id: UUID) -> Workflow:
     """Return a workflow, locked until the transaction ends.
 
-    Raises WorkflowNotFound; within `database.passing_by` RowLocked.
+    Raises WorkflowNotFound, and within `database.passing_by` also RowLocked.
     """
     which = Workflow.primary.filter(pk=workflow_id)
     skips = database.passes_by()
@@ -137,7 +138,7 @@ def steps_of(workflow: Workflow) -> QuerySet[WorkflowStep]:
 def details(workflow: Workflow, *, nested: bool = False) -> list[StepDetail]:
     """Return the steps of a workflow that have a job, with what their jobs say, in order.
 
-    `nested`: also the steps that stand for nested workflows, each after its parts.
+    With `nested`, the steps that stand for nested workflows are included, each after its parts.
     """
     steps = list(steps_of(workflow).defer("job", "parents", "result"))
     results = _results(steps)
@@ -176,7 +177,7 @@ def _results(steps: Iterable[WorkflowStep]) -> dict[UUID, JSON]:
     room = MAX_RESULTS
     keys = []
     for step in steps:
-        # A larger one was not copied.
+        # A larger result was not copied.
         if step.result_size is not None and step.result_size <= min(MAX_COPIED, room):
             room -= step.result_size
             keys.append(step.pk)

@@ -33,7 +33,8 @@ JOBS_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 #: How often the job of a step is tried whose enqueue fails with an error that may pass, and the
-#: seconds between two tries: doubled each time, up to the largest. They last about nine minutes.
+#: seconds between two tries, which double each time, up to the largest. All tries last about nine
+#: minutes.
 MAX_TRIES: Final = 10
 FIRST_DELAY: Final = 1.0
 LARGEST_DELAY: Final = 300.0
@@ -50,13 +51,13 @@ class Started:
     """What became of steps that were to start."""
 
     enqueued: list[WorkflowStep] = field(default_factory=list)
-    #: Their queue has no room for their jobs, or another transaction holds their unique key.
+    #: Steps whose queue has no room for their jobs, or whose unique key another transaction holds.
     ready: list[WorkflowStep] = field(default_factory=list)
-    #: Those of them whose unique key another transaction holds.
+    #: The steps in `ready` whose unique key another transaction holds.
     locked: set[UUID] = field(default_factory=set)
-    #: Their enqueue failed, with the error of each, and is tried again.
+    #: Steps whose enqueue failed and is tried again, with their errors.
     delayed: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
-    #: Their jobs were rejected, with the error of each.
+    #: Steps whose jobs were rejected, with their errors.
     rejected: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
 
 
@@ -77,7 +78,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
     """Enqueue the jobs of these steps, in the transaction that has locked their workflows."""
     results = ParentResults(steps)
     started = Started()
-    # A part of a queue that is at its bound keeps no other part from its jobs.
+    # If one part of a queue is at its bound, the other parts still get their jobs.
     by_place: dict[tuple[str, str], list[tuple[WorkflowStep, Envelope]]] = {}
     for step in steps:
         try:
@@ -87,7 +88,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
         else:
             place = envelope.queue, hooks.bounded_part(envelope) or ""
             by_place.setdefault(place, []).append((step, envelope))
-    # In order, so that two processes that lock bounded queues do not deadlock.
+    # Queues are taken in order, so that two processes that lock bounded queues do not deadlock.
     full_queues: dict[str, QueueFull] = {}
     ours = {step.workflow_id for step in steps}
     for (queue, _), jobs in sorted(by_place.items(), key=lambda item: item[0]):
@@ -117,7 +118,7 @@ def push(envelopes: Sequence[Envelope], options: PushOptions = FIRST) -> list[En
 
 
 def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> QueueFull | None:
-    """Store jobs of one queue, as many as it has room for. One that is rejected rejects no other.
+    """Store jobs of one queue, as many as it has room for. A rejected job rejects no other.
 
     Return the error of the queue if it is full.
     """
@@ -138,12 +139,12 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
         started.ready.append(jobs[0][0])
         return full
     except QueuePaused:
-        # It waits until the queue accepts jobs again, as it waits for room in a full one.
+        # The jobs wait until the queue accepts jobs again, as they wait for room in a full one.
         started.ready += [step for step, _ in jobs]
         return None
     except UniqueKeyLocked:
-        # It waits for the end of the transaction that holds the key. The others do not: that may
-        # take as long as it likes.
+        # This job waits for the end of the transaction that holds the key, which may take long. The
+        # other jobs do not wait for it.
         if len(jobs) > 1:
             return _push_parts([[job] for job in jobs], started)
         started.ready.append(jobs[0][0])
@@ -191,7 +192,7 @@ def _batches(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
 def _push_parts(
     parts: Sequence[Sequence[tuple[WorkflowStep, Envelope]]], started: Started
 ) -> QueueFull | None:
-    """Store jobs of one queue part by part; once it is full, the rest are ready without a try."""
+    """Store jobs of one queue part by part. Once it is full, the rest is ready without a try."""
     full: QueueFull | None = None
     for part in parts:
         if full is None:
@@ -210,7 +211,7 @@ def _record_rejection(
     if new and not full.is_busy:
         hooks.rejected(full, new)
     else:
-        # As the recorder does: a transaction that needs a ticket finds one the next time.
+        # The recorder does this as well: a transaction that needs a ticket finds one the next time.
         queue = str(full.queue)
         database.after_commit(lambda: bounds.renew_tickets(queue))
 
@@ -231,7 +232,7 @@ def _error(error: Exception) -> dict[str, Any]:
 
 
 def delay_after(failures: int) -> timedelta:
-    """Return how long to wait after so many failures before a step is tried again."""
+    """Return how long to wait after this many failures before a step is tried again."""
     return timedelta(seconds=min(FIRST_DELAY * 2 ** (failures - 1), LARGEST_DELAY))
 
 
@@ -251,12 +252,12 @@ class ParentResults:
             } - self._steps.keys()
 
     def of(self, step: WorkflowStep) -> list[JSON]:
-        """Return the results of its parents, in order; None for one without a result.
+        """Return the results of its parents, in order, with None for one without a result.
 
         Those over MAX_INLINE_BYTES are references, and so are those after the results of a step
         have reached the size of the largest envelope.
         """
-        # The members of a group share theirs.
+        # The members of a group have the same parents, so their results are made once.
         parents = (step.workflow_id, tuple(step.parents))
         if parents not in self._made:
             room = [self._room]

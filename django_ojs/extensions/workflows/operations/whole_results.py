@@ -13,9 +13,9 @@ _REFERENCE: Final = {"result_ref", "result_size_bytes", "result_content_type"}
 
 
 def whole_result(workflow_id: UUID, value: JSON) -> JSON:
-    """Return a parent result with those that it refers to in their place.
+    """Return a parent result with the results that it refers to in place of the references.
 
-    Raises JobNotFound when the job of one was pruned.
+    Raises JobNotFound when a job that it refers to was pruned.
     """
     if isinstance(value, list):
         return [whole_result(workflow_id, each) for each in value]
@@ -25,7 +25,7 @@ def whole_result(workflow_id: UUID, value: JSON) -> JSON:
         job_id = ids.parse_id(str(value["result_ref"]).rpartition("/")[2])
     except OJSError:
         return value
-    # Of this workflow only: a result may look like a reference to any job.
+    # Only jobs of this workflow are read, because a result may look like a reference to any job.
     job = Job.primary.filter(InWorkflow(workflow_id), pk=job_id).first()
     if job is None:
         raise JobNotFound.with_id(job_id)

@@ -99,7 +99,8 @@ class GraphBuilder:
                 return self._join(here.key, parts, here, name=name, last_result=True)
             case "group":
                 return self._join(here.key, parts, here, name=name)
-        # The batch has ended when its members have, however, and no callback failed (§8.3).
+        # The batch is done when its members have ended, in whatever way, and no callback failed
+        # (§8.3).
         ended = self._join(
             inner.child("ended"),
             (inner.child("members"),),

@@ -33,7 +33,7 @@ def is_nested(item: Mapping[str, Any]) -> bool:
 
 
 def _is_type(value: object) -> bool:
-    # An array or object has no hash.
+    # An array or an object cannot be hashed.
     return isinstance(value, str) and value in _LISTS
 
 
@@ -109,7 +109,7 @@ def id_of(data: Mapping[str, Any]) -> tuple[UUID | None, str | None]:
         return None, None
     if (found := known_id(given)) is not None:
         return found, None
-    # It stands in the path of its workflow.
+    # The id is a part of the path of its workflow.
     if not _CLIENT_ID.fullmatch(given):
         raise InvalidRequest.of("id", "must be a UUIDv7, or letters, digits and any of ._:~-")
     return None, given

@@ -165,7 +165,7 @@ def _cycle(left: set[int], before: list[list[int]], steps: list[_Item]) -> Cycli
     cycle = trail[trail.index(index) :]
     first = cycle[0]
     named = " -> ".join(steps[each].path for each in [*cycle, first])
-    # By position in the client's list, which may name a step twice.
+    # The index is the position in the client's list, which may name a step twice.
     target = steps[before[first][walked[first]]].id
     number = list(steps[first].item["depends_on"]).index(target)
     return CyclicDependency.of(

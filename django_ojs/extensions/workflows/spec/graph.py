@@ -16,7 +16,7 @@ class StepOutcome(StrEnum):
     """How a step ended."""
 
     SUCCEEDED = "succeeded"
-    #: Its job was discarded or cancelled; for a join, that of a dependency was.
+    #: Its job was discarded or cancelled; for a join, the job of a dependency was.
     FAILED = "failed"
     #: It never started: its condition was not met.
     SKIPPED = "skipped"
@@ -27,9 +27,9 @@ class Condition(StrEnum):
 
     ALL_SUCCEEDED = "all_succeeded"
     ANY_FAILED = "any_failed"
-    #: None was skipped: what it waits for has run, whatever the outcome.
+    #: No dependency was skipped: all of them have run, whatever the outcome.
     ALL_ENDED = "all_ended"
-    #: None failed and at least one succeeded; a callback that was not needed is skipped.
+    #: No dependency failed and at least one succeeded; a callback that was not needed is skipped.
     NONE_FAILED = "none_failed"
 
     def is_met(self, *, succeeded: int, failed: int, skipped: int) -> bool:
@@ -57,16 +57,17 @@ class GraphStep:
     those whose results are its own result: an array, or with `last_result` the last of them.
     """
 
-    #: Unique in the graph. That of a nested workflow's join is the path of the nested workflow.
+    #: It is unique in the graph. The join of a nested workflow has the path of that workflow.
     key: str
-    #: The envelope to push (type, args, meta, options); None for a join.
+    #: The envelope to push (type, args, meta, options), or None for a join.
     job: Mapping[str, Any] | None
     depends_on: tuple[str, ...] = ()
     condition: Condition = Condition.ALL_SUCCEEDED
     parents: tuple[str, ...] = ()
     last_result: bool = False
     callback: CallbackName | None = None
-    #: Whether its failure fails the workflow. Not inside a batch, whose callbacks handle it.
+    #: Whether its failure fails the workflow. Inside a batch it does not, because the callbacks of
+    #: the batch handle it.
     fails_workflow: bool = True
     name: str | None = None
     #: Where the client's definition has it: `steps[1].jobs[0]`.
@@ -87,7 +88,7 @@ class Graph:
 
     type: WorkflowType
     name: str | None
-    #: The id that the client gave it; as `client_id` where it is no UUIDv7.
+    #: The id that the client gave it, which is in `client_id` if it is no UUIDv7.
     id: UUID | None = None
     client_id: str | None = None
     steps: tuple[GraphStep, ...]
@@ -108,7 +109,7 @@ def join_outcome(condition: Condition, *, succeeded: int, failed: int, skipped: 
 
 
 def evaluate(step: GraphStep, outcomes: Iterable[StepOutcome]) -> StepOutcome | None:
-    """Return how a step ends that all dependencies of have ended; None: its job starts now."""
+    """Return how a step ends whose dependencies have all ended, or None if its job starts now."""
     ended = list(outcomes)
     counts = {
         "succeeded": ended.count(StepOutcome.SUCCEEDED),

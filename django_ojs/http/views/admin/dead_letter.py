@@ -29,7 +29,7 @@ class AdminDeadLetters(AdminView):
         data = self.confirmed_body()
         given = dict(fields.object_(data, "filter") or {})
         if data.get("older_than") is not None:
-            # Another name of filter.until.
+            # `older_than` is another name of filter.until.
             if given.get("until") is not None:
                 raise InvalidRequest.of(
                     "older_than", "must be left out where filter.until is given"

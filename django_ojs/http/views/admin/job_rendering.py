@@ -51,7 +51,7 @@ def summary(job: Job) -> dict[str, Any]:
     if job.worker_id is not None:
         out["worker_id"] = job.worker_id
     if job.error is not None:
-        # `detail` has the others.
+        # The other members of the error are in `detail`.
         error = with_code(job.error)
         out["error"] = {name: error.get(name) for name in _ERROR}
     return {**out, **_discarded(job)}

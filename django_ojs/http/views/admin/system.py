@@ -77,7 +77,7 @@ class AdminSystemConfig(OJSView):
 
 
 def _render(status: MaintenanceStatus) -> dict[str, Any]:
-    # The values are repeated under the names of the request, and of clients.
+    # The values are repeated under the names that requests and clients use.
     out: dict[str, Any] = {"maintenance": status.enabled, "enabled": status.enabled}
     if status.reason is not None:
         out["reason"] = status.reason

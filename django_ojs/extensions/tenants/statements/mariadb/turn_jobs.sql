@@ -1,6 +1,6 @@
 -- The best available jobs of a tenant and priority in a queue, locked: `number` after the first `skip`.
-SELECT id, priority, {tenant}, enqueued_at, coalesce(size_bytes, 0), JSON_VALUE(options, '$.limit_key'),
-       JSON_EXTRACT(options, '$.rate_limit'), false
+SELECT id, priority, {tenant}, enqueued_at, coalesce(size_bytes, 0), hold,
+       JSON_VALUE(options, '$.limit_key'), JSON_EXTRACT(options, '$.rate_limit'), false
 FROM ojs_job FORCE INDEX (ojs_job_tenant_turn)
 WHERE queue = %(queue)s AND state {before_fetch} AND hold < 64 {{isolation}}
   AND priority = %(priority)s AND {tenant} = %(tenant)s

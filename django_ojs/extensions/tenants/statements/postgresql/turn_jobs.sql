@@ -2,8 +2,8 @@
 -- first `skip`, and `limit` in all.
 --
 -- The rows are those of the given tenants in the given order, and no more are locked than are returned.
--- The last column is as in limited_candidates.sql.
-SELECT id, priority, tenant, enqueued_at, size, limit_key, policy,
+-- The last column is as in candidates.sql of the limits.
+SELECT id, priority, tenant, enqueued_at, size, hold, limit_key, policy,
        CASE WHEN limit_key IS NOT NULL
             THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
 FROM (
@@ -11,7 +11,7 @@ FROM (
         %(priorities)s::smallint[], %(tenants)s::text[], %(skip)s::integer[], %(numbers)s::integer[]
     ) AS turn (priority, tenant, skip, number)
     CROSS JOIN LATERAL (
-        SELECT j.id, j.priority, turn.tenant, j.enqueued_at, coalesce(j.size_bytes, 0) AS size,
+        SELECT j.id, j.priority, turn.tenant, j.enqueued_at, coalesce(j.size_bytes, 0) AS size, j.hold,
                j.options ->> 'limit_key' AS limit_key, (j.options -> 'rate_limit')::text AS policy
         FROM ojs_job AS j
         WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked} {{isolation}}

@@ -1,6 +1,6 @@
 -- The best available jobs of a tenant and priority in a queue: `number` after the first `skip`. The
 -- write lock is the lock of every limit key. Without ANALYZE the planner takes the index of claims.
-SELECT id, priority, {tenant}, enqueued_at, coalesce(size_bytes, 0), options ->> '$.limit_key',
+SELECT id, priority, {tenant}, enqueued_at, coalesce(size_bytes, 0), hold, options ->> '$.limit_key',
        options -> '$.rate_limit', options ->> '$.limit_key' IS NOT NULL
 FROM ojs_job INDEXED BY ojs_job_tenant_turn
 WHERE queue = %(queue)s AND state {before_fetch} AND hold < 64 AND {marked} {{isolation}}

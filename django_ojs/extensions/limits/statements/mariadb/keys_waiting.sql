@@ -13,9 +13,9 @@ SELECT %(key)s,
                                                         + INTERVAL 1 SECOND
                                                  FROM ojs_limit_key WHERE ojs_limit_key.key = %(key)s)
                                 LIMIT %(most)s) AS later),
-       COALESCE((SELECT {rate_limit} FROM ojs_job
+       COALESCE((SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
                  WHERE limit_key = %(key)s AND state {before_fetch} LIMIT 1),
-                (SELECT {rate_limit} FROM ojs_job
+                (SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
                  WHERE limit_key = %(key)s AND state {before_ack} LIMIT 1),
-                (SELECT {rate_limit} FROM ojs_job
+                (SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
                  WHERE limit_key = %(key)s AND state {before_timer} LIMIT 1))

@@ -2,7 +2,7 @@
 -- under a key's lock has to be counted by a later statement, which sees what was committed before it; a
 -- caller's transaction in which it does not gets no such jobs. `row_locks` locks the keys.
 SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), {limit_key},
-       {rate_limit}, false
+       JSON_EXTRACT(options, '$.rate_limit'), false
 FROM ojs_job FORCE INDEX (ojs_job_claim)
 WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})

@@ -1,7 +1,7 @@
 -- The best held jobs of a key and queue whose policies are not among these: those behind up to
 -- a number of jobs that may not start. Not locked.
 SELECT id FROM (
-    SELECT id, priority, enqueued_at, {rate_limit} AS policy FROM ojs_job
+    SELECT id, priority, enqueued_at, JSON_EXTRACT(options, '$.rate_limit') AS policy FROM ojs_job
     WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch} AND hold = 78
     ORDER BY priority DESC, enqueued_at, id LIMIT %(behind)s
 ) AS best

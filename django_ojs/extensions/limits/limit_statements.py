@@ -1,0 +1,241 @@
+"""The statements about limits, by the database of the jobs."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from uuid import UUID
+
+from django_ojs.extensions.limits.models import OPEN
+from django_ojs.spec.hold import FREE
+from django_ojs.storage import database
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.statements import Statements
+
+if TYPE_CHECKING:
+    from django_ojs.storage.dialects.row_locks import RowLocks
+
+
+class KeyRow(NamedTuple):
+    """How much of its limits a key uses; times are in milliseconds since 1970.
+
+    `starts` and `override` are JSON. Most values are None if nothing is stored about the key.
+    """
+
+    key: str
+    active: int
+    starts: str | None
+    override: str | None
+    paused_until: int | None
+    limited_by: str | None
+    eased_at: int | None
+    rescheduled_until: int | None
+    dropped: int | None
+    dropped_at: int | None
+    now: int
+
+
+class LimitUse(NamedTuple):
+    """The limits of a queue, and how much of them it uses; `now` is in milliseconds since 1970.
+
+    `starts` and the configurations are JSON, or None without a row. `is_exact` is whether the
+    statement saw all that was committed before it.
+    """
+
+    active: int
+    starts: str | None
+    now: int
+    is_exact: int
+    config: str | None
+    default_config: str | None
+
+
+class LimitStatements:
+    """The statements of PostgreSQL and SQLite. Those of MariaDB differ in parts."""
+
+    #: The limit key of a job in SQL, as its index has it.
+    limit_key: ClassVar[str]
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._files: Final = Statements(
+            Path(__file__).parent / "statements",
+            limit_key=self.limit_key,
+            collation=dialect.binary_collation,
+        )
+
+    def queue_use(self, queue: str) -> LimitUse:
+        """Return the limits of a queue and how much of them it uses, under their lock."""
+        return LimitUse(*self._files.claim_rows("queue_use", {"queue": queue})[0])
+
+    def candidates(
+        self, request: ClaimRequest, limited: int, busy: Collection[str]
+    ) -> list[Candidate]:
+        """Return the best available jobs of a queue, in order and locked, and lock their keys.
+
+        It returns as many jobs without a limit by key as are requested, and `limited` jobs with a
+        key that is not in `busy`.
+        """
+        values = {"queue": request.queue, "limit": request.limit, "limited": limited}
+        values["busy"] = self._dialect.texts(busy)
+        rows = self._candidates(values, ISOLATION[request.isolation])
+        uuid, time = self._dialect.uuid, self._dialect.time
+        rows.sort(key=lambda row: (-row[1], time(row[2]), uuid(row[0])))
+        return [
+            Candidate(uuid(id), size, FREE if key is None else OPEN, key, policy, bool(is_locked))
+            for id, _, _, size, key, policy, is_locked in rows
+        ]
+
+    def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
+        return self._files.claim_rows("candidates", values, isolation=isolation)
+
+    def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
+        """Return how much of their limits keys use, under their locks."""
+        return [KeyRow(*row) for row in self._of_keys("keys_use", keys)]
+
+    def keys_waiting(self, keys: Collection[str], most: int) -> list[tuple[str, int, str | None]]:
+        """Return how many jobs of each key wait, exact up to `most`, and a job's policy as JSON."""
+        return self._of_keys("keys_waiting", keys, most=most)
+
+    def _of_keys(self, name: str, keys: Collection[str], **values: Any) -> list[Any]:
+        return self._files.claim_rows(name, {"keys": self._dialect.texts(keys), **values})
+
+    def keys(self, limit: int) -> list[str]:
+        """Return the first keys that have waiting or active jobs, or a stored row."""
+        return [key for (key,) in self._files.rows("keys", {"limit": limit})]
+
+    def due_keys(self, limit: int) -> list[tuple[str, bool]]:
+        """Lock the keys that are to be checked. Return each, and whether it could be locked."""
+        rows = self._files.claim_rows("due_keys", {"limit": limit})
+        return [(key, bool(is_locked)) for key, is_locked in rows]
+
+    def held_jobs(
+        self, keys: Collection[str], limit: int, rule: int
+    ) -> list[tuple[str, str, UUID, str | None]]:
+        """Return the best held jobs of these keys, up to `limit` of each key and queue, locked.
+
+        Only queues with this rule are read. Each job is (key, queue, id, JSON of its policy), in
+        order.
+        """
+        rows = self._held_jobs(keys, limit, rule)
+        return [(key, queue, self._dialect.uuid(id), policy) for key, queue, id, policy in rows]
+
+    def _held_jobs(self, keys: Collection[str], limit: int, rule: int) -> list[Any]:
+        return self._of_keys("held_jobs", keys, limit=limit, rule=rule)
+
+    def held_behind(
+        self, *, key: str, queue: str, policies: Collection[str], behind: int, limit: int
+    ) -> list[tuple[UUID, str | None]]:
+        """Return the best held jobs of a key and queue with other policies than these, locked.
+
+        These are up to `limit` of the best `behind` jobs, each as (id, JSON of its policy), in
+        order.
+        """
+        values = {"key": key, "queue": queue, "behind": behind, "limit": limit}
+        values["policies"] = self._dialect.texts(policies)
+        return [(self._dialect.uuid(id), policy) for id, policy in self._held_behind(values)]
+
+    def _held_behind(self, values: Mapping[str, Any]) -> list[Any]:
+        return self._files.rows("held_behind", values)
+
+    def may_start(self, queue: str) -> bool:
+        """Return whether a queue has available jobs that are not held, or a key is due."""
+        return bool(self._files.rows("may_start", {"queue": queue})[0][0])
+
+    def recheck(self) -> int:
+        """Append to the journal the keys whose jobs are held without a reason. Return how many."""
+        with database.connection().cursor() as cursor:
+            cursor.execute(self._files.text("recheck"), {})
+            return int(cursor.rowcount)
+
+
+class _PostgreSQL(LimitStatements):
+    limit_key = "(options ->> 'limit_key')"
+
+
+class _SQLite(LimitStatements):
+    limit_key = "(options ->> '$.limit_key')"
+
+
+class _MariaDB(LimitStatements):
+    """MariaDB locks rows, and a derived table there cannot refer to the key of its row."""
+
+    limit_key = "JSON_VALUE(options, '$.limit_key')"
+
+    #: How many keys a statement has that repeats a part for each of them.
+    _KEYS: Final = 100
+    #: How many rows a recursion in one statement makes: less than max_recursive_iterations.
+    _RECURSION: Final = 500
+
+    def candidates(
+        self, request: ClaimRequest, limited: int, busy: Collection[str]
+    ) -> list[Candidate]:
+        found = super().candidates(request, limited, busy)
+        locked = self._lock({each.key for each in found if each.key})
+        return [replace(each, is_locked=each.key in locked) for each in found]
+
+    def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
+        rows = self._files.rows("free_candidates", values, isolation=isolation)
+        return rows + super()._candidates(values, isolation)
+
+    def _of_keys(self, name: str, keys: Collection[str], **values: Any) -> list[Any]:
+        """Return the rows of a statement about one key, run for many keys at once."""
+        statement, found, names = self._files.text(name), list[Any](), sorted(keys)
+        for start in range(0, len(names), self._KEYS):
+            part = names[start : start + self._KEYS]
+            texts = [statement.replace("%(key)s", f"%(key{n})s") for n in range(len(part))]
+            named = {f"key{n}": key for n, key in enumerate(part)}
+            with database.connection().cursor() as cursor:
+                cursor.execute(" UNION ALL ".join(texts), values | named)
+                found += cursor.fetchall()
+        return found
+
+    def keys(self, limit: int) -> list[str]:
+        found: list[str] = []
+        while len(found) < limit:
+            number = min(limit - len(found), self._RECURSION)
+            values = {"after": found[-1] if found else "", "number": number}
+            more = [key for (key,) in self._files.rows("keys", values)]
+            found += more
+            if len(more) < number:
+                break
+        return found
+
+    def due_keys(self, limit: int) -> list[tuple[str, bool]]:
+        keys = [key for key, _ in super().due_keys(limit)]
+        locked = self._lock(keys)
+        return [(key, key in locked) for key in keys]
+
+    def _held_jobs(self, keys: Collection[str], limit: int, rule: int) -> list[Any]:
+        queues = [name for (name,) in self._files.rows("ruled_queues", {"rule": rule})]
+        return [
+            row
+            for key in sorted(keys)
+            for queue in queues
+            for row in self._files.rows("held_jobs", {"key": key, "queue": queue, "limit": limit})
+        ]
+
+    def _held_behind(self, values: Mapping[str, Any]) -> list[Any]:
+        found = [id for (id,) in self._files.rows("held_behind", values)]
+        if not found:
+            return []
+        policy = dict(self._files.rows("lock_held", {"ids": found}))
+        return [(id, policy[id]) for id in found if id in policy]
+
+    def _lock(self, keys: Collection[str]) -> set[str]:
+        return cast("RowLocks", self._dialect).try_lock_keys(database.connection(), keys)
+
+
+_BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": _SQLite, "mysql": _MariaDB}
+
+
+def statements() -> LimitStatements:
+    """Return the statements for the database of the jobs."""
+    return _of(database.connection().vendor)
+
+
+@cache
+def _of(vendor: str) -> LimitStatements:
+    return _BY_VENDOR[vendor](database.dialect())

@@ -1,0 +1,65 @@
+"""One sentence about the whole system: whether jobs run, and what was looked at to say so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from django.utils import timezone
+
+from django_ojs.finding import Severity
+from django_ojs.formatting import duration, grouped, number_of
+
+if TYPE_CHECKING:
+    from django_ojs.reports.current_findings import CurrentFindings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """`parts` are what was looked at, and what could not be found out."""
+
+    level: Literal["good", "fair", "bad"]
+    word: str
+    parts: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"{self.word} · {', '.join(self.parts)}"
+
+
+def of(found: "CurrentFindings") -> Verdict:
+    """Return the verdict. It is red where nothing can run, also where nothing is enqueued."""
+    listening, observed = found.queues.listening, found.observed
+    parts = []
+    is_stopped = found.maintenance is not None and found.maintenance.enabled
+    if is_stopped:
+        parts.append("in maintenance mode")
+    if listening is not None:
+        is_stopped = is_stopped or not (listening.running or listening.by_queue)
+        parts.append(number_of(listening.running, "worker") if listening.running else "no worker")
+        if listening.slots:
+            parts.append(f"{grouped(listening.busy)} of {grouped(listening.slots)} slots busy")
+    if found.listing is not None and found.oldest is not None:
+        oldest = min(found.oldest.values(), default=None)
+        parts.append(
+            f"oldest ready job {_ago(timezone.now() - oldest)}" if oldest else "no job is ready"
+        )
+    if observed is not None:
+        age = observed.maintained
+        is_stopped = is_stopped or not observed.is_maintained
+        done = "no maintenance" if age is None else f"maintenance {_ago(age)} ago"
+        parts += [done, *(f"0 {what}" for what in observed.absent)]
+    if found.unread:
+        parts.append(f"not known: {', '.join(found.unread)}")
+    incidents = {each.severity for each in found.causes if each.is_incident}
+    if is_stopped:
+        return Verdict(level="bad", word="Not working", parts=parts)
+    if incidents:
+        level: Literal["fair", "bad"] = "bad" if Severity.CRITICAL in incidents else "fair"
+        return Verdict(level=level, word="Working, with problems", parts=parts)
+    if found.unread:
+        return Verdict(level="fair", word="Not all is known", parts=parts)
+    return Verdict(level="good", word="Working", parts=parts)
+
+
+def _ago(age: timedelta) -> str:
+    return duration(max(age, timedelta(0)))
