@@ -628,11 +628,11 @@ class Extension:
     openapi: Path | Mapping[str, Any] | None = None
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
-    #: What `may_find` asks for, in the plural: a verdict says that there are "0 late schedules".
+    #: What `may_find` looks for, in the plural, for a verdict such as "0 late schedules".
     looks_for: str = ""
 
     def fits(self) -> bool:
-        """Say whether it was written for this version of the interface."""
+        """Return whether it was written for this version of the interface."""
         return self.number < FIRST_FREE_NUMBER or self.interface == INTERFACE
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
@@ -676,10 +676,10 @@ class Extension:
         return ()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention now, by a few bounded ranges of indexes.
+        """Return what needs attention now, read from a few bounded ranges of indexes.
 
-        Called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An error of
-        the database is that of all findings of failures; any other is logged.
+        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An
+        error of the database counts for all findings about failures; any other error is logged.
         """
         return ()
 
@@ -733,8 +733,11 @@ class Extension:
         """Return its columns of the lists of jobs and of queues: `admin.panels.AdminColumn`."""
         return ()
 
-    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
-        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+    def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
+        """Return who did what to an object, for Django's page *History*: a template, and its rows.
+
+        Nothing, where it knows nothing.
+        """
         return ()
 
     def shown_of_queues(
@@ -744,6 +747,21 @@ class Extension:
 
         With `to_operators`, they are for the queue on the control plane, otherwise for its `stats`
         on the data plane.
+        """
+        return ()
+
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return what came to these queues and left them, each with the name of its queue.
+
+        By minute, as a `reports.queue_overview.Flow`. The rates of others are shown as unknown.
+        """
+        return ()
+
+    def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
+        """Return how full the bounded ones of these queues are, each with the name of its queue.
+
+        From a `QueueStatus` to a `reports.queue_overview.Fullness`. `may_be_full`: False where no
+        queue was full or nearly full lately.
         """
         return ()
 

@@ -213,7 +213,7 @@ class Registry:
         self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
         self.request_served = tuple(h.request_served for _, h in found if h.request_served)
         self.workers_start: _Named = _named(found, "workers_start")
-        #: By the bits in `Job.marks`.
+        #: The hooks by their bits in `Job.marks`.
         self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
             (1 << number, hook)
             for number in sorted(self._extensions)

@@ -276,11 +276,11 @@ class OperatorModelAdmin(ObjectHistory):
 
     def panels(
         self, request: HttpRequest, query: TimedQueries, obj: Any
-    ) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the parts of an object's page that extensions bring: templates with contexts."""
+    ) -> list[tuple[Any, Mapping[str, Any]]]:
+        """Return the parts of an object's page that extensions bring: panels with contexts."""
         panels = [panel for panel in registry.brought("panels") if isinstance(obj, panel.kind)]
         return [
-            (panel.template, context)
+            (panel, context)
             for panel in sorted(panels, key=lambda panel: panel.place)
             if (context := panel.read(self, request, query, obj)) is not None
         ]

@@ -1,4 +1,4 @@
-"""The overview: what is wrong first, then throughput, queues and failing types."""
+"""The overview: what is wrong first, then the queues."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,19 +14,15 @@ from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.extensions.incidents import storage
-from django_ojs.extensions.statistics import rollup_queries, rollups
-from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
-from django_ojs.extensions.statistics.history import history
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import current_findings
+from django_ojs.reports import current_findings, incidents
 from django_ojs.reports.findings import some_of_each_kind
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
 
-#: Queues and failing types of the overview; the list of queues has all of them.
+#: Queues of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
 _MAX_FINDINGS: Final = 20
 
@@ -93,11 +89,11 @@ class OverviewAdmin(OperatorModelAdmin):
         return {key: Overview(pk="1") if key == "1" else None for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        # This process may be one that seldom writes its figures, so they are written if due.
-        rollups.flush_if_due()
+        overview = Overview(pk="1")
         with timed_queries() as query:
             context = _context(query)
-        storage.write(
+            context["panels"] = self.panels(request, query, overview)
+        incidents.write(
             context["incidents"] or {},
             context["all_findings"],
             now=context["looked_at"],
@@ -106,7 +102,6 @@ class OverviewAdmin(OperatorModelAdmin):
         context["findings"] = [
             (finding, remedies(self, request, finding)) for finding in context["findings"]
         ]
-        overview = Overview(pk="1")
         maintenance = context["maintenance_mode"]
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             maintenance is not None and maintenance.enabled
@@ -118,28 +113,25 @@ class OverviewAdmin(OperatorModelAdmin):
 
 def _context(query: TimedQueries) -> dict[str, Any]:
     now = timezone.now()
-    known = query(gettext_noop("incidents"), storage.rows)
+    known = query(gettext_noop("incidents"), incidents.rows)
     jobs = query(gettext_noop("counts"), counts.totals)
     found = current_findings.read(query)
     causes = found.causes
     navigation.remember_findings(causes, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
-    incidents = [each for each in causes if each.is_incident]
-    some = some_of_each_kind(incidents, _MAX_FINDINGS)
+    wrong = [each for each in causes if each.is_incident]
+    some = some_of_each_kind(wrong, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
-    points = query(gettext_noop("history"), lambda: history("1m"))
-    since = points[0].timestamp if points else timezone.now()
-    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     return {
         "verdict": found.verdict,
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
-        "findings": [storage.since(each, (known or {}).get(each.identity), now) for each in some],
+        "findings": [incidents.since(each, (known or {}).get(each.identity), now) for each in some],
         "all_findings": causes,
         "looked_at": now,
         "incidents": known,
-        "more_findings": len(incidents) - len(some),
+        "more_findings": len(wrong) - len(some),
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
@@ -147,9 +139,5 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
-        "failing": query(
-            gettext_noop("failing types"), lambda: rollup_queries.failing(limit=MAX_ROWS)
-        ),
         "unread": query.unread,
-        **history_charts(points, happened=deployed),
     }

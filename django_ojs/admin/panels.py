@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """A part of the pages of objects: of a `Job`, or of a queue, which is a `QueueStatus`.
+    """A part of the pages of objects: of a `Job`, a queue (`QueueStatus`), or the `Overview`.
 
     `read` returns what its template gets as `panel`, or None where there is nothing to show; each
     of its queries runs in the `TimedQueries` of the page, and gives None where it takes too long.
-    `template` is the name of the template. A lower `place` comes first.
+    `template` is the name of the template, and `figures` of one for the list of figures with which
+    a page of a queue and the overview begin: such a panel stands right below it, and any other one
+    at the end. A lower `place` comes first.
     """
 
     kind: type[Any]
     read: "Callable[[OperatorModelAdmin, HttpRequest, TimedQueries, Any], Mapping[str, Any] | None]"
     template: str
+    figures: str = ""
     place: int = 0
 
 

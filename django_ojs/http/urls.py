@@ -70,7 +70,7 @@ urlpatterns: list[URLPattern] = [
     route("v1/dead-letter/stats", dead_letter.DeadLetterFigures, "ojs-dead-letter-stats"),
     route(_DEAD_LETTER, dead_letter.DeadLetterDetail, "ojs-dead-letter"),
     route(f"{_DEAD_LETTER}/retry", dead_letter.DeadLetterRetry, "ojs-dead-letter-retry"),
-    # Of the extensions
+    # The routes of extensions follow.
     *registry.brought("routes"),
     *unsupported_routes.of_extensions(registry.extensions()),
     # The control plane

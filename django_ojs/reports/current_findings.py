@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.finding import Finding
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
@@ -108,7 +107,7 @@ def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindi
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
     oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting)) if waiting else {}
-    rows = queue_rows(query, statuses, oldest, with_episodes=seen.full_queues)
+    rows = queue_rows(query, statuses, oldest, may_be_full=seen.full_queues)
     status = maintenance(query) if seen.maintenance_mode else MaintenanceStatus(enabled=False)
     observed = query("failures", lambda: health_queries.observe(seen))
     found = findings.of_system(
@@ -140,12 +139,12 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
     *,
-    with_episodes: bool = True,
+    may_be_full: bool = True,
 ) -> QueueRows:
     """Return the rows of these queues."""
     listening = query("workers", lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
-    flows = query("throughput", lambda: rollup_queries.flows(queues=names))
+    flows = query("throughput", lambda: queue_overview.flows(names))
     by_queue = listening.by_queue if listening else None
     rows = query(
         "pressure",
@@ -154,7 +153,7 @@ def queue_rows(
             flows=flows,
             oldest=oldest or {},
             listens=by_queue,
-            with_episodes=with_episodes,
+            may_be_full=may_be_full,
         ),
     )
     return QueueRows(rows=rows or [], are_known=rows is not None, listening=listening)

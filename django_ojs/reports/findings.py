@@ -13,7 +13,6 @@ from typing import Final
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.models import ApiKey, DeadLetterJob, Job, Overview, Queue, Worker
@@ -278,39 +277,40 @@ def _stopped(
 
 
 def _of_bound(row: OverviewRow) -> list[Finding]:
-    queue, bound = row.name, row.bound
-    rejected = _lately(row.flow.rejected, row.level_since)
-    dropped = _lately(row.flow.dropped, row.level_since)
+    full, queue = row.fullness, row.name
+    if full is None:
+        return []  # What rejected them in a queue without a bound, an extension says.
+    rejected = _lately(row.flow.rejected, full.since)
+    dropped = _lately(row.flow.dropped, full.since)
     numbers = ((rejected, "rejected"), (dropped, "dropped"))
     lost = " and ".join(f"{number_of(n, 'job')} {what}" for n, what in numbers if n)
     pages = (
         AdminPage(model=Queue, key=queue, action="configure"),
         AdminPage(model=Job, jobs=_ready(queue)),
     )
-    if row.level is not Level.GOOD:
-        is_full = row.level is Level.BAD
-        depth, most = Load(jobs=row.depth, size=row.size or 0).nearest(bound)
-        how = "nearly full" if not is_full else "still filling up" if row.has_room else "full"
-        when = _WHEN_FULL[bound.strategy]
+    if full.level is not Level.GOOD:
+        is_full, has_room = full.level is Level.BAD, full.pressure < 1
+        how = "nearly full" if not is_full else "still filling up" if has_room else "full"
+        when = _WHEN_FULL[row.status.config.backpressure.strategy]
         return [
             Finding(
                 kind="queue_full" if is_full else "queue_nearly_full",
                 severity=Severity.CRITICAL if is_full else Severity.WARNING,
                 queue=queue,
-                text=f"Queue {queue} is {how}: {grouped(depth)} of {grouped(most)}"
+                text=f"Queue {queue} is {how}: {grouped(full.depth)} of {grouped(full.most)}"
                 + (f"; {lost}." if lost else "."),
-                why=when if is_full and not row.has_room else f"When it is full: {when}",
+                why=when if is_full and not has_room else f"When it is full: {when}",
                 cure=(
                     "Start more workers for it, see which jobs wait and why, or raise its bound."
                 ),
                 command=f"ojs_worker {_worker_arguments(queue)}",
                 jobs=rejected + dropped,
-                since=row.level_since,
+                since=full.since,
                 pages=pages,
             )
         ]
-    if not lost or not row.bounded:
-        return []  # What rejected them in a queue without a bound, an extension says.
+    if not lost:
+        return []
     return [
         Finding(
             kind="queue_rejected",

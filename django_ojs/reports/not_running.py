@@ -14,7 +14,6 @@ from django_ojs import formatting, hooks
 from django_ojs.claim_rules import Waits
 from django_ojs.conf import settings
 from django_ojs.extension import WantedEvents
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.not_installed import name_of
@@ -137,7 +136,7 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
                 "It is the next job of its queue: a worker takes it as soon as a slot is free."
             ),
         )
-    flow = rollup_queries.flows(queues=[job.queue]).get(job.queue)
+    flow = queue_overview.flows([job.queue]).get(job.queue)
     minutes = (
         min(before, MOST_BEFORE) / flow.went_per_minute if flow and flow.went_per_minute else 0
     )

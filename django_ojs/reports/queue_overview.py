@@ -11,13 +11,7 @@ from enum import StrEnum
 
 from django.db.models.functions import Now
 
-from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.backpressure.operations import episodes
-from django_ojs.extensions.backpressure.operations.episodes import NONE as NO_EPISODE
-from django_ojs.extensions.backpressure.operations.episodes import Episode
-from django_ojs.extensions.backpressure.storage import Load
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics.rollup_queries import Flow
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.operations.workers import registry as workers_known
@@ -37,6 +31,11 @@ LATELY = timedelta(seconds=15)
 _NOISE = 1.05
 
 
+#: A flow has so many minutes, and its rates are means over the last whole ones of these.
+FLOW_MINUTES = 60
+RATE_MINUTES = 5
+
+
 class Level(StrEnum):
     """How full a bounded queue is."""
 
@@ -45,6 +44,60 @@ class Level(StrEnum):
     FAIR = "fair"
     #: Full.
     BAD = "bad"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fullness:
+    """How full a bounded queue is: an extension says it (`Extension.fullness`)."""
+
+    #: Depth ÷ bound, of the bound that is nearer: these two are in jobs or in bytes.
+    pressure: float
+    depth: int
+    most: int
+    #: The waiting jobs in bytes; None: no bound needs it.
+    size: int | None
+    #: Whether it is full, or above its warning threshold, or was a minute ago.
+    level: Level
+    #: Since when it has been full or nearly full, as `level` says.
+    since: datetime | None
+
+
+def _minutes() -> list[int]:
+    return [0] * FLOW_MINUTES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """A queue's figures by minute, oldest first; the last minute is the current one.
+
+    An extension says them (`Extension.flows`). `came`: jobs enqueued; `went`: jobs completed or
+    discarded; `rejected` and `dropped`: jobs that a full queue rejected or dropped.
+    """
+
+    came: list[int] = field(default_factory=_minutes)
+    went: list[int] = field(default_factory=_minutes)
+    rejected: list[int] = field(default_factory=_minutes)
+    dropped: list[int] = field(default_factory=_minutes)
+
+    @property
+    def came_per_minute(self) -> float:
+        """Jobs enqueued per minute, over the last whole minutes."""
+        return _rate(self.came)
+
+    @property
+    def rejected_per_minute(self) -> float:
+        """Jobs rejected per minute, over the last whole minutes."""
+        return _rate(self.rejected)
+
+    @property
+    def went_per_minute(self) -> float:
+        """Jobs finished per minute, over the last whole minutes."""
+        return _rate(self.went)
+
+
+def _rate(minutes: list[int]) -> float:
+    # The current minute is left out, because its sums are not complete.
+    return sum(minutes[-1 - RATE_MINUTES : -1]) / RATE_MINUTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +111,8 @@ class OverviewRow:
     #: Running workers that fetch from it; None: unknown.
     listening: int | None = 0
     oldest: datetime | None = None
-    #: Since when it has been full or nearly full, with hysteresis.
-    episode: Episode = NO_EPISODE
-    #: The waiting jobs in bytes; None: no bound needs it.
-    size: int | None = None
+    #: How full it is; None without a bound.
+    fullness: Fullness | None = None
 
     @property
     def name(self) -> str:
@@ -72,11 +123,6 @@ class OverviewRow:
     def bound(self) -> Backpressure:
         """Its bounds."""
         return self.status.config.backpressure
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it has a bound."""
-        return bounds.is_bounded(self.bound)
 
     @property
     def depth(self) -> int:
@@ -91,30 +137,7 @@ class OverviewRow:
     @property
     def pressure(self) -> float | None:
         """Depth ÷ bound, of the bound that is nearer; None without one."""
-        if not self.bounded:
-            return None
-        return Load(jobs=self.depth, size=self.size or 0).pressure(self.bound)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it is below its bound now, also while `level` says that it is full."""
-        return self.pressure is None or self.pressure < 1
-
-    @property
-    def level(self) -> Level:
-        """Whether it is full, or above its warning threshold, or was a minute ago."""
-        pressure = self.pressure
-        if pressure is None:
-            return Level.GOOD
-        if pressure >= 1 or self.episode.full_at:
-            return Level.BAD
-        is_near = pressure >= self.bound.warning_threshold or self.episode.near_full_at
-        return Level.FAIR if is_near else Level.GOOD
-
-    @property
-    def level_since(self) -> datetime | None:
-        """Return since when it is full or nearly full, as `level` says."""
-        return self.episode.full_at if self.level is Level.BAD else self.episode.near_full_at
+        return self.fullness.pressure if self.fullness else None
 
     @property
     def unworked(self) -> bool:
@@ -222,34 +245,37 @@ def _claimed_without_worker() -> set[str]:
     return {*running.distinct()[:MOST_JOBS], *ended}
 
 
+def flows(queues: Collection[str]) -> dict[str, Flow]:
+    """Return what comes to these queues and leaves them, as far as an extension knows it."""
+    return dict(registry.brought("flows", queues))
+
+
 def overview(
     statuses: Collection[QueueStatus],
     *,
     flows: Mapping[str, Flow] | None,
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
-    with_episodes: bool = True,
+    may_be_full: bool = True,
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
-    `flows` None: the rates are unknown. `listens` None: the listeners are unknown.
+    `flows`: what is known of the rates. `listens` None: the listeners are unknown. `may_be_full`:
+    False where no queue was full or nearly full lately.
     """
-    open_episodes = episodes.of([each.name for each in statuses]) if with_episodes else {}
-    found = []
-    for status in statuses:
-        by_size = status.config.backpressure.max_size_bytes is not None
-        found.append(
-            OverviewRow(
-                status=status,
-                flow=(flows or {}).get(status.name) or rollup_queries.nothing(),
-                is_flow_known=flows is not None,
-                listening=None if listens is None else listens.get(status.name, 0),
-                oldest=oldest.get(status.name),
-                episode=open_episodes.get(status.name, NO_EPISODE),
-                size=bounds.load(status.name).size if by_size else None,
-            )
+    fullness = dict(registry.brought("fullness", statuses, may_be_full))
+    rows = [
+        OverviewRow(
+            status=status,
+            flow=(flows or {}).get(status.name) or Flow(),
+            is_flow_known=status.name in (flows or {}),
+            listening=None if listens is None else listens.get(status.name, 0),
+            oldest=oldest.get(status.name),
+            fullness=fullness.get(status.name),
         )
-    return sorted(found, key=_pressing)
+        for status in statuses
+    ]
+    return sorted(rows, key=_pressing)
 
 
 def _pressing(row: OverviewRow) -> tuple[float, int, str]:

@@ -27,7 +27,7 @@ class Verdict:
 
 
 def of(found: "CurrentFindings") -> Verdict:
-    """Return the verdict. It is red where nothing can run, also where nothing is enqueued."""
+    """Return the verdict. It is bad if nothing can run, even if nothing is enqueued."""
     listening, observed = found.queues.listening, found.observed
     parts = []
     is_stopped = found.maintenance is not None and found.maintenance.enabled

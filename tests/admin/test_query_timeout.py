@@ -7,10 +7,9 @@ import time
 import pytest
 from django.db import transaction
 
-from django_ojs.admin import navigation, overview, query_timeout
-from django_ojs.admin import queues as queue_pages
+from django_ojs.admin import navigation, query_timeout
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics import admin_panels, queue_flows, rollup_queries
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import health_queries, queue_overview
 from django_ojs.storage import database
@@ -81,9 +80,8 @@ def test_no_figure_that_is_unknown_is_shown_as_zero(
     page: str, dashes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(1)
-    monkeypatch.setattr(rollup_queries, "flows", endless)
-    for each in (overview, queue_pages):
-        monkeypatch.setattr(each, "history", endless)
+    monkeypatch.setattr(queue_flows, "flows", endless)
+    monkeypatch.setattr(admin_panels, "history", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     shown = root().get(at(page)).content.decode()
     for dash in dashes:
@@ -169,7 +167,7 @@ def test_the_callers_transaction_keeps_its_own_timeout() -> None:
 @pytest.mark.parametrize("page", ["overview/", "queue/", "queue/queue-0/change/"])
 def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
-    monkeypatch.setattr(rollup_queries, "flows", endless)
+    monkeypatch.setattr(queue_flows, "flows", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     response = root().get(at(page))
     assert response.status_code == 200

@@ -24,7 +24,7 @@ from django_ojs.models import ActorKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest
 
-#: The lists, each with its label and the kinds of actors; none are all.
+#: The lists, each with its label and its kinds of actors; a list without kinds has all.
 _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
     "people": (gettext_lazy("People"), audit_search.PEOPLE),
     "programs": (gettext_lazy("Programs"), audit_search.PROGRAMS),

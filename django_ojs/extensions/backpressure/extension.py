@@ -53,6 +53,12 @@ class BackpressureExtension(Extension):
         """Declare it."""
         return (Declared(official="backpressure"),)
 
+    def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
+        """Return how full the bounded ones are."""
+        from django_ojs.extensions.backpressure import fullness
+
+        return fullness.of(statuses, may_be_full=may_be_full)
+
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
         """Return the pressure of bounded queues."""
         from django_ojs.extensions.backpressure.metrics import metrics

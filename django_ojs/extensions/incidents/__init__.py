@@ -1,1 +1,1 @@
-"""Incidents: a finding that hurts is kept in a row while it lasts, and an hour after its end."""
+"""The incidents of `reports.incidents`: who looks for them without being asked, and who asks."""

@@ -16,9 +16,9 @@ class IncidentsExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Look, so that the beginnings and ends are known to some seconds."""
-        from django_ojs.extensions.incidents import looking
+        from django_ojs.reports import incidents
 
-        return (DueStep(run=looking.look_and_forget, interval=5.0),)
+        return (DueStep(run=incidents.look_and_forget, interval=5.0),)
 
     def routes(self) -> Sequence[Any]:
         """Return the route of what is wrong now."""

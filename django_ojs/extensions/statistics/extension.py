@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StatisticsExtension(Extension):
-    """Counts."""
+    """Counts what happens to jobs."""
 
     name = "statistics"
     number = 2
@@ -36,7 +36,7 @@ class StatisticsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Keep the rollups few."""
+        """Fold rollups, so that they stay few."""
         from django_ojs.extensions.statistics import rollup_compaction
 
         return (
@@ -45,7 +45,7 @@ class StatisticsExtension(Extension):
         )
 
     def may_find(self) -> str:
-        """A run failed in the last minutes."""
+        """Return the condition that a run failed in the last minutes."""
         from django_ojs.extensions.statistics.findings import condition
 
         return condition()
@@ -89,11 +89,23 @@ class StatisticsExtension(Extension):
             for name, completed, failed in today
         ]
 
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return the jobs of each minute."""
+        from django_ojs.extensions.statistics import queue_flows
+
+        return queue_flows.flows(queues).items()
+
     def columns(self) -> Sequence[Any]:
         """Return the column of the last hour in the list of queues."""
         from django_ojs.extensions.statistics import admin_columns
 
         return (admin_columns.LAST_HOUR,)
+
+    def panels(self) -> Sequence[Any]:
+        """Return figures and charts for the overview and the pages of queues, and failing types."""
+        from django_ojs.extensions.statistics import admin_panels
+
+        return admin_panels.PANELS
 
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Add the page of a type to those of jobs."""
@@ -127,7 +139,7 @@ def fold() -> int:
 
 
 def condition() -> str:
-    """Whether `fold` may find any, in SQL."""
+    """Return the SQL condition that `fold` may find any rows."""
     from django_ojs.extensions.statistics import rollup_compaction
 
     return rollup_compaction.condition(settings().keep_rollups)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db.models import BigIntegerField, F, Max, Q, Sum
@@ -15,39 +15,6 @@ from django_ojs.extensions.statistics.rollups import BUCKETS
 from django_ojs.spec.times import elapsed
 
 MINUTE = timedelta(minutes=1)
-
-#: Rates are means over this number of whole minutes.
-RATE_MINUTES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """A queue's figures by minute, oldest first; the last minute is the current one.
-
-    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed;
-    `rejected` and `dropped`: jobs that a full queue rejected or dropped.
-    """
-
-    came: list[int]
-    went: list[int]
-    failed: list[int]
-    rejected: list[int]
-    dropped: list[int]
-
-    @property
-    def came_per_minute(self) -> float:
-        """Jobs enqueued per minute, over the last whole minutes."""
-        return _rate(self.came)
-
-    @property
-    def rejected_per_minute(self) -> float:
-        """Jobs rejected per minute, over the last whole minutes."""
-        return _rate(self.rejected)
-
-    @property
-    def went_per_minute(self) -> float:
-        """Jobs finished per minute, over the last whole minutes."""
-        return _rate(self.went)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,47 +33,12 @@ class TypeFigures:
         return self.failed / max(1, self.failed + self.completed)
 
 
-def nothing(minutes: int = 60) -> Flow:
-    """Return the flow of a queue without activity."""
-    return Flow(*([0] * minutes for _ in fields(Flow)))
-
-
-def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
-    """Return the flow of these queues or all over the last minutes, without inactive ones."""
-    start = _minute(timezone.now()) - MINUTE * (minutes - 1)
-    recent = Rollup.primary.filter(minute__gte=start)
-    rows = (
-        (recent if queues is None else recent.filter(queue__in=queues))
-        .values("queue", "minute")
-        .annotate(
-            came=Sum("enqueued"),
-            done=Sum("completed"),
-            gone=Sum("discarded"),
-            broke=Sum("failed"),
-            no=Sum("rejected"),
-            lost=Sum("dropped"),
-        )
-        .order_by()
-    )
-    found: dict[str, Flow] = {}
-    for row in rows:
-        flow = found.setdefault(row["queue"], nothing(minutes))
-        index = (row["minute"] - start) // MINUTE
-        if 0 <= index < minutes:  # Others come from processes whose clock is ahead.
-            flow.came[index] += row["came"]
-            flow.went[index] += row["done"] + row["gone"]
-            flow.failed[index] += row["broke"]
-            flow.rejected[index] += row["no"]
-            flow.dropped[index] += row["lost"]
-    return found
-
-
 def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
     """Return the types whose runs failed most often, by queue; or one of them, if it failed.
 
     Runs that were lost with their worker are no failures of the type.
     """
-    start = _minute(timezone.now()) - MINUTE * (minutes - 1)
+    start = minute_of(timezone.now()) - MINUTE * (minutes - 1)
     lately = Rollup.primary.filter(minute__gte=start)
     rows = (
         (lately if type is None else lately.filter(type=type))
@@ -202,7 +134,7 @@ def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, Las
     Of the minute before the current one, a part counts: as much as lies within the sixty seconds.
     """
     now = timezone.now()
-    current = _minute(now)
+    current = minute_of(now)
     rows = Rollup.primary.filter(minute__gte=current - MINUTE, minute__lte=current)
     if queues is not None:
         rows = rows.filter(queue__in=queues)
@@ -256,7 +188,7 @@ def types_lately(limit: int = 200) -> set[str]:
 
 
 def mean(histogram: Sequence[float]) -> float | None:
-    """Return the mean of a histogram in milliseconds; None when it is empty.
+    """Return the mean of a histogram in milliseconds, or None if it is empty.
 
     A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.
     """
@@ -268,11 +200,6 @@ def mean(histogram: Sequence[float]) -> float | None:
     return sum(n * middle for n, middle in zip(histogram, middles, strict=True)) / total
 
 
-def _minute(moment: datetime) -> datetime:
+def minute_of(moment: datetime) -> datetime:
+    """Return when the minute of a moment began."""
     return moment.replace(second=0, microsecond=0)
-
-
-def _rate(minutes: list[int]) -> float:
-    # The current minute is left out, because its sums are not complete.
-    whole = minutes[-1 - RATE_MINUTES : -1]
-    return sum(whole) / max(1, len(whole))

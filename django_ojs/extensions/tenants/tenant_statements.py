@@ -46,7 +46,7 @@ class TurnJob:
 
 
 class TenantStatements:
-    """Those of SQLite, of which others differ in parts."""
+    """The statements of SQLite; those of other databases differ in parts."""
 
     #: The tenant of a job in SQL, as its index has it.
     tenant: ClassVar[str] = f"""CASE WHEN json_type(meta, '$.tenant_id') = 'text'

@@ -1,4 +1,4 @@
-"""The rows of the incidents.
+"""Incidents: a finding that hurts is kept in a row while it lasts, and an hour after its end.
 
 Several processes look at the same time, and none waits for another. Each reads the rows before it
 looks, and changes a row only if it still is as it was read: what another one has found meanwhile is
@@ -12,9 +12,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DatabaseError, transaction
+from django.utils import timezone
 
-from django_ojs.extensions.incidents.models import Incident
 from django_ojs.finding import Finding
+from django_ojs.models import Incident
+from django_ojs.reports import current_findings
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
@@ -31,6 +33,30 @@ MOST: Final = 100
 
 #: What the column holds.
 _MOST_IDENTITY: Final = 600
+
+
+def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Sequence[Finding]:
+    """Return what was found, each since when it has been so.
+
+    `within` are the queues that the caller may use: then only what concerns these is returned.
+    `and_keep`: what has begun or ended is written, if that is possible; without it, `since` is that
+    of the finding alone.
+    """
+    now = timezone.now()
+    before = rows() if and_keep else {}
+    found = current_findings.read()
+    if and_keep:
+        write(before, found.causes, now=now)
+    return [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+
+
+def look_and_forget() -> int:
+    """Keep what a worker finds, for those who look later."""
+    now = timezone.now()
+    before = rows()
+    found = current_findings.read(with_keys=False).causes
+    write(before, found, now=now, without=current_findings.OF_KEYS)
+    return 0
 
 
 def rows() -> dict[str, Incident]:
