@@ -684,7 +684,7 @@ class Extension:
         return ()
 
     def may_find(self) -> str:
-        """Return the condition, in SQL as `DueStep.when` has it, without which it finds nothing.
+        """Return an SQL condition, like `DueStep.when`, without which it finds nothing.
 
         One statement asks the conditions of all extensions. Without one, `findings` is always
         called.

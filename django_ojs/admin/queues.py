@@ -138,9 +138,10 @@ class RunningJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListeningWorker:
-    """A worker of the queue. `running` None: its jobs are not known; `more`: how many others.
+    """A worker of the queue.
 
-    `capped`: there may be yet more, which were not read.
+    `running` is None if its jobs are not known; `more` is how many others run. If `capped`, there
+    may be further jobs, which were not read.
     """
 
     status: WorkerStatus

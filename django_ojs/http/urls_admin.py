@@ -1,6 +1,6 @@
 """The routes of the control plane, all under one prefix (ojs-admin-api §5).
 
-So a proxy can have rules for the control plane alone, by the path.
+A proxy can therefore have rules by path for the control plane.
 """
 
 from typing import Final

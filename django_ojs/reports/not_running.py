@@ -26,7 +26,7 @@ from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
 
-#: Jobs before it in its queue that are counted.
+#: The most jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200

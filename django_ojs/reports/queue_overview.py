@@ -22,12 +22,12 @@ from django_ojs.spec.states import State
 #: Workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000
 
-#: Jobs that are read to find claims without the id of a worker, and how old these may be.
+#: How many jobs are read to find claims without the id of a worker, and how old they may be.
 MOST_JOBS = 1_000
 LATELY = timedelta(seconds=15)
 
-#: A queue that is not growing has rates that differ by some percent: jobs that are enqueued in one
-#: minute finish in the next.
+#: The rates of a queue that is not growing differ by some percent, because jobs that are enqueued
+#: in one minute finish in the next.
 _NOISE = 1.05
 
 
@@ -54,7 +54,7 @@ class Fullness:
     pressure: float
     depth: int
     most: int
-    #: The waiting jobs in bytes; None: no bound needs it.
+    #: The size of the waiting jobs in bytes; None if no bound needs it.
     size: int | None
     #: Whether it is full, or above its warning threshold, or was a minute ago.
     level: Level
@@ -106,9 +106,9 @@ class OverviewRow:
 
     status: QueueStatus
     flow: Flow
-    #: Whether `flow` was read; else it has no activity.
+    #: Whether `flow` was read; if not, it is empty.
     is_flow_known: bool = True
-    #: Running workers that fetch from it; None: unknown.
+    #: How many running workers fetch from it; None if unknown.
     listening: int | None = 0
     oldest: datetime | None = None
     #: How full it is; None without a bound.
@@ -136,12 +136,12 @@ class OverviewRow:
 
     @property
     def pressure(self) -> float | None:
-        """Depth ÷ bound, of the bound that is nearer; None without one."""
+        """Depth ÷ bound, of the bound that is nearer; None without a bound."""
         return self.fullness.pressure if self.fullness else None
 
     @property
     def unworked(self) -> bool:
-        """Whether jobs are available, and no worker fetches them."""
+        """Whether jobs are available, but no worker fetches them."""
         return bool(self.available and not self.status.paused and self.listening == 0)
 
     @property
@@ -158,7 +158,7 @@ class OverviewRow:
     def growing(self) -> bool:
         """Whether more jobs come than are finished, by more than the noise of the rates.
 
-        Those that a full queue rejects come too.
+        Jobs that a full queue rejects count as coming.
         """
         return self._comes > self.flow.went_per_minute * _NOISE
 
@@ -168,9 +168,9 @@ class OverviewRow:
 
     @property
     def drains_in(self) -> float | None:
-        """Seconds until no job is available at the current rates; None: never, or not soon.
+        """Seconds until no job is available at the current rates, or None if never or not soon.
 
-        A difference of the rates that may be noise empties no queue.
+        A difference of the rates that may be noise is not counted.
         """
         went = self.flow.went_per_minute
         return self.available / (went - self._comes) * 60 if went > self._comes * _NOISE else None
@@ -194,9 +194,9 @@ class Listeners:
 
 
 def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
-    """Return the number of running workers of each queue; their heartbeats name the queues.
+    """Return the number of running workers of each queue, from the queues in their heartbeats.
 
-    A queue of `statuses` of which jobs are claimed without the id of a worker has at least one.
+    A queue of `statuses` whose jobs are claimed without the id of a worker counts at least one.
     """
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
@@ -232,7 +232,7 @@ def is_worked(queue: str) -> bool:
 def _claimed_without_worker() -> set[str]:
     """Return the queues of jobs that run, or ended lately, and were claimed without a worker id.
 
-    A client over HTTP need not send one; these jobs are the only sign of it.
+    A client over HTTP need not send one, so only these jobs show that a worker exists.
     """
     anonymous = Job.primary.filter(worker_id=None)
     running = anonymous.filter(state=State.ACTIVE).values_list("queue", flat=True)
@@ -260,8 +260,8 @@ def overview(
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
-    `flows`: what is known of the rates. `listens` None: the listeners are unknown. `may_be_full`:
-    False where no queue was full or nearly full lately.
+    `flows` is None if the rates are unknown, and `listens` if the listeners are. `may_be_full` is
+    False if no queue was full or nearly full lately.
     """
     fullness = dict(registry.brought("fullness", statuses, may_be_full))
     rows = [

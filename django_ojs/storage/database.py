@@ -348,7 +348,7 @@ def hardly_waiting() -> Iterator[None]:
     """
     link = connection()
     with _having(_hardly_waits, True), passing_by(_ROW_TIMEOUT):
-        if is_in_transaction(link):  # Such as that of ATOMIC_REQUESTS.
+        if is_in_transaction(link):  # ATOMIC_REQUESTS opens one, for example.
             dialect_of(link).limit_lock_waits(link, SHORT_LOCK_TIMEOUT_MS)
         yield
 
@@ -487,7 +487,7 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
 
 
 def after_commit_of(link: BaseDatabaseWrapper, then: Callable[[], object]) -> None:
-    """Do as `after_commit`, with a connection that the caller has found."""
+    """Do the same as `after_commit`, with a connection that the caller has found."""
     if link.in_atomic_block or link.get_autocommit():
         if _degraded.get():
             then = _complete(then)

@@ -55,7 +55,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(self._start, runs)
 
     def resize(self, slots: int) -> None:
-        """Run `slots` jobs at a time, at most as many as there are threads. Running jobs go on."""
+        """Run `slots` jobs at a time, at most one per thread. Running jobs continue."""
         self._loop.call_soon_threadsafe(self._resize, slots)
 
     async def _take_slot(self) -> None:

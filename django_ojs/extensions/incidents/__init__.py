@@ -1,1 +1,1 @@
-"""The incidents of `reports.incidents`: who looks for them without being asked, and who asks."""
+"""Keeps the incidents of `reports.incidents`, and shows them over HTTP and in the metrics."""

@@ -8,14 +8,14 @@ from django_ojs.extension import DueStep, Extension
 
 
 class IncidentsExtension(Extension):
-    """Keeps them."""
+    """Keeps the incidents."""
 
     name = "incidents"
     number = 21
     openapi = Path(__file__).with_name("openapi.yaml")
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Look, so that the beginnings and ends are known to some seconds."""
+        """Look for incidents, so that their starts and ends are known to some seconds."""
         from django_ojs.reports import incidents
 
         return (DueStep(run=incidents.look_and_forget, interval=5.0),)

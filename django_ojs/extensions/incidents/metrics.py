@@ -10,7 +10,7 @@ from django_ojs.reports import incidents
 def metrics(within: Collection[str] | None) -> Iterator[Metric]:
     """Yield a gauge with the value 1 for each incident, until it is over.
 
-    Its text has numbers, which change: alert on the identity. A scrape writes nothing.
+    Its text has numbers, which change, so alerts have to use the identity. A scrape writes nothing.
     """
     gauge = GaugeMetricFamily(
         "ojs_incident",

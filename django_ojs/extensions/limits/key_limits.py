@@ -10,9 +10,9 @@ or is no longer active, leaves a row in a journal, in its own transaction (`Limi
 leaves one for the time at which it has room. A claim, or the maintenance, takes such rows under the
 lock of the key, and opens as many of the best held jobs as may start. So a job that was held while
 another one ended is found: its row of the journal is committed after the job was held, or the claim
-has counted the other one no more.
+did not count the other one any more.
 
-That a job is open permits nothing: the claim checks its limits. The statement for jobs without a
+An open job need not start: the claim checks its limits. The statement for jobs without a
 limit by key takes none of the others.
 
 A job whose policy says so is not held, but rescheduled or dropped (§6.2 `on_limit`), by the claim

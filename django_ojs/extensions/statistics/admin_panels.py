@@ -22,7 +22,7 @@ from django_ojs.models import Overview
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.published import EventType
 
-#: Failing types of the overview.
+#: The most failing types of the overview.
 _MAX_TYPES: Final = 12
 
 
@@ -30,7 +30,7 @@ _MAX_TYPES: Final = 12
 class ChartPeriod:
     """A time that the charts show, until now, and the width of their columns.
 
-    `heading` is above them; `completed` says of which jobs the percentiles are.
+    `heading` is above them; `completed` names the jobs that the percentiles are about.
     """
 
     label: StrOrPromise
@@ -40,7 +40,7 @@ class ChartPeriod:
     width: Period
 
 
-#: By the value of the query parameter.
+#: The periods by the value of the query parameter.
 _PERIODS: Final = {
     "hour": ChartPeriod(
         label=pgettext_lazy("the last …", "hour"),

@@ -1,4 +1,4 @@
-"""What comes to queues and leaves them, by minute, from the rollups."""
+"""The jobs that come to queues and leave them, by minute, from the rollups."""
 
 from collections.abc import Collection
 
@@ -31,7 +31,7 @@ def flows(queues: Collection[str]) -> dict[str, Flow]:
     found = {queue: Flow() for queue in queues}
     for row in rows:
         flow, index = found[row["queue"]], (row["minute"] - start) // MINUTE
-        if 0 <= index < FLOW_MINUTES:  # Others come from processes whose clock is ahead.
+        if 0 <= index < FLOW_MINUTES:  # Other minutes come from processes whose clock is ahead.
             flow.came[index] += row["came"]
             flow.went[index] += row["done"] + row["gone"]
             flow.rejected[index] += row["no"]

@@ -69,9 +69,9 @@ class TenantStatements:
         )
 
     def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
-        """Say whether a tenant has room for jobs in a queue, far from its bound.
+        """Return whether a tenant has room for jobs in a queue, far from its bound.
 
-        False also where only a count under the tenant's lock can decide.
+        It also returns False if only a count under the tenant's lock can decide.
         """
         return False
 
@@ -96,8 +96,8 @@ class TenantStatements:
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         """Return (priority, tenant) of the available jobs of a queue that has tenants.
 
-        The highest priority first; of each priority the tenants after its start, by name, then the
-        others.
+        The highest priority comes first. In each priority, the tenants after its start come first,
+        by name, and then the others.
         """
         found: list[tuple[int, str]] = []
         values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}

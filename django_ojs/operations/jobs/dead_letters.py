@@ -209,8 +209,8 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         job.options = {**job.options, "retry": policy.render()}
     if job.unique_key is not None:
         same = unique_policy.parse(job.options["unique"])
-        # Only when the key depends on a change: a middleware may have changed the arguments after
-        # the key was computed.
+        # The key is changed only if it depends on a change, because a middleware may have changed
+        # the arguments after it was computed.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     if job.options.get("rate_limit"):

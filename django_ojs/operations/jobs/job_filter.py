@@ -58,10 +58,10 @@ def condition(name: str, value: str) -> Any:
 class JobFilter:
     """Jobs that meet all conditions that are given.
 
-    `states_excluded`: the states were not named; they are those that an exclusion left.
+    With `states_excluded`, the states are those that an exclusion left over.
     `type` is a job type or, ending in `*`, a prefix. A job is in one of `queues`. Where only dead
     letters or discarded jobs are asked for, one that was moved to a dead letter queue is in the
-    queue where it ran, too (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
+    queue where it ran as well (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
     failure, `error` its type or a part of its message, `message` the form of that. `host` is the

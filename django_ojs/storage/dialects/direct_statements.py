@@ -100,7 +100,7 @@ def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) ->
 def begin(connection: BaseDatabaseWrapper, statement: bytes) -> bool:
     """Begin a transaction, which psycopg would do before the next statement.
 
-    Return False where that is left to psycopg, or one is open.
+    Return False if psycopg has to do it, or if a transaction is open.
     """
     link = _known(connection)
     if (

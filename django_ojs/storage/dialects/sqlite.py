@@ -46,14 +46,14 @@ _SQL = load_all(
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
-#: By whether the queues are asked for room.
+#: The statements by whether the queues have to have room.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),
     False: _SQL["insert_jobs"].format(room="true"),
 }
 
 _OLDEST_SUPPORTED = (3, 38, 0)
-#: Writers take turns from their begin on, wait for the lock, and do not stop readers.
+#: Writers take turns from their start, wait for the lock, and do not stop readers.
 _OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
@@ -64,7 +64,8 @@ _INSTRUCTIONS = 20_000
 
 
 def _next_millisecond() -> str:
-    # After each job pushed within this millisecond; three more digits order the jobs of a batch.
+    # The time is after each job enqueued within this millisecond; three more digits order the jobs
+    # of a batch.
     now = timezone.now().replace(tzinfo=None) + timedelta(milliseconds=1)
     return now.isoformat(" ", "milliseconds")
 
@@ -114,7 +115,7 @@ class SQLite(Dialect):
         floor: Floor | None = None,
     ) -> list[tuple[Any, ...]] | None:
         found = super().claim(connection, request, floor)
-        # Its UPDATE returns changed rows only.
+        # Its UPDATE returns only changed rows.
         if not found:
             values = {"queue": request.queue, "applied": request.applied}
             return None if self._rows(connection, "has_more_rules", values) else []
@@ -139,7 +140,7 @@ class SQLite(Dialect):
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         if connection.in_atomic_block:
-            # One that reads first and writes then may fail where one that writes first waits.
+            # A transaction that reads before it writes may fail where one that writes first waits.
             self.begin_write(connection)
         return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
 
@@ -177,7 +178,7 @@ class SQLite(Dialect):
         return self._rows(connection, "count_totals", {"queues": named})
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
-        """Nothing to do: triggers write the counts themselves."""
+        """Do nothing, because triggers write the counts themselves."""
         return 0
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
@@ -190,7 +191,7 @@ class SQLite(Dialect):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
-        # As on a server, where setting the timeout raises the error of one that does not respond.
+        # On a server, setting the timeout raises the error if the server does not respond.
         connection.ensure_connection()
 
         @contextmanager
@@ -270,7 +271,7 @@ class SQLite(Dialect):
         return "interrupted" in str(error)
 
     def before(self, age: timedelta) -> str:
-        # A modifier of strftime.
+        # This is a modifier of strftime.
         return f"-{age.total_seconds():.6f} seconds"
 
     def ago(self, seconds: float) -> str:
@@ -296,5 +297,5 @@ class SQLite(Dialect):
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
 
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        # Its clock is that of this process.
+        # The clock of SQLite is that of this process.
         return timezone.now()

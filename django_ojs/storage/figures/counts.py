@@ -41,7 +41,7 @@ def depth(queue: str) -> int:
 
 
 def changes_condition() -> str:
-    """Whether `fold` has anything to do, in SQL."""
+    """Return the SQL condition that `fold` has anything to do."""
     return database.dialect().condition("counts_have_changes")
 
 
