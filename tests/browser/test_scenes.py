@@ -181,7 +181,7 @@ def test_the_page_of_a_job_says_why_it_does_not_run_until_it_runs(page: Any) -> 
     first = push(queue="email", type="mail.send")
     job = push(queue="email", type="mail.send")
     queues.configure("email", {"concurrency": 1})
-    queues.pause("email", by="ann")
+    queues.pause("email")
     mode.enable(reason="the new disk")
     reason = page.locator(".ojs-not-running")
     page.goto(f"{ADMIN}job/{job.pk}/change/")

@@ -160,6 +160,14 @@ class JobFilter:
             but=("type", "within", "at", "by_current_queue")
         )
 
+    def check_names_something(self) -> None:
+        """Raise InvalidRequest if it is empty, so that no bulk action changes all jobs."""
+        if self.empty:
+            raise InvalidRequest(
+                "filter must name something; a state alone selects all jobs in it.",
+                details={"field": "filter"},
+            )
+
     def _fields(self, *, but: tuple[str, ...]) -> list[str]:
         return [
             name
