@@ -10,6 +10,7 @@ from django.db import transaction
 from django_ojs.admin import navigation, query_timeout
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.extensions.statistics import admin_panels, queue_flows, rollup_queries
+from django_ojs.operations import keyset
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import health_queries, queue_overview
 from django_ojs.storage import database
@@ -99,6 +100,14 @@ def test_queues_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch
         shown = client.get(at(page)).content.decode()
         assert "There is no queue yet" not in shown
         assert "No queue's name contains" not in shown
+
+
+def test_bulk_operations_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyset, "page", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    shown = root().get(at("bulkoperation/")).content.decode()
+    assert "took too long: bulk operations" in shown
+    assert "There is no bulk operation yet" not in shown
 
 
 @pytest.mark.postgresql

@@ -47,10 +47,8 @@ class AuditEntryAdmin(OperatorModelAdmin):
         shown: list[AuditRow] | None = []
         with timed_queries() as query:
             if not search.errors:
-                page, paging = read_page(
-                    request,
-                    lambda wanted: query(gettext_noop("entries"), lambda: _page(search, wanted)),
-                )
+                read = partial(_page, search)
+                page, paging = read_page(request, query, gettext_noop("entries"), read)
                 shown_key = partial(limit_key_text.shown, request)
                 shown = None
                 if page is not None:

@@ -1,5 +1,6 @@
 """Queues of the data plane (http-binding §11, ojs-queue-config §9)."""
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -26,12 +27,11 @@ class QueueList(OJSView):
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params)
-        page = queues.listing(wanted, within=self.access.queues)
-        return {
-            "queues": [{**_summary(queue), "depth": queue.depth} for queue in page.rows],
-            "pagination": pagination.described(request.query_params, wanted, page),
-        }
+        def render(queue: QueueStatus) -> dict[str, Any]:
+            return {**_summary(queue), "depth": queue.depth}
+
+        read = partial(queues.listing, within=self.access.queues)
+        return pagination.listed(request.query_params, "queues", read, render)
 
     def post(self, request: Request) -> HttpResponse:
         """Create a queue before its first job."""
