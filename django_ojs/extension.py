@@ -187,13 +187,12 @@ class Batch:
     #: The results of the same call so far, without the jobs that it has cancelled since. Jobs that
     #: it has stored are rolled back if this INSERT raises an error.
     earlier: Sequence[Any] = ()
-    #: A hook of `around_insert` sets it, and resets it afterwards. The INSERT then asks
-    #: `ojs_admit_all` whether the queues are far from their bounds; if not, it stores nothing, and
-    #: returns None.
+    #: A hook of `around_insert` sets it for a while. The INSERT then asks `ojs_admit_all` whether
+    #: the queues are far from their bounds; if not, it stores nothing, and returns None.
     only_if_admitted: bool = False
 
 
-#: A hook that wraps an operation: it gets what the operation is about, and a function to continue.
+#: A hook that wraps an operation: it gets the subject, and a function that continues.
 Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
 
 
@@ -213,12 +212,10 @@ class Readmission:
     jobs: Sequence[Any]
     #: The queue into which they are moved. If it is None, each waits in its own queue.
     queue: str | None = None
-    #: The caller has other jobs to change, and tries these again, so a hook should hardly wait for
-    #: a lock.
+    #: The caller tries these jobs again later, so a hook should hardly wait for a lock.
     is_tried_again: bool = False
-    #: What hooks have rejected so far in an operation of many transactions, each by a name. A hook
-    #: may add one, and put the ids of those jobs into `left_out`. If it is None, the hook raises,
-    #: for all jobs.
+    #: What hooks have rejected in an operation of many transactions, by names. A hook may add one,
+    #: and put the ids of those jobs into `left_out`. If it is None, the hook raises, for all jobs.
     rejections: dict[str, LeftOut] | None = None
     left_out: set[UUID] = field(default_factory=set)
 
@@ -247,8 +244,8 @@ class DueStep:
     """Something that a worker does every `interval` seconds. It returns a number.
 
     If it returns `batch` or more, by default 500, it is called again at once. While the condition
-    `when`, which is SQL, does not hold, it has nothing to do, and `otherwise` is called instead.
-    One statement reads the conditions of all steps. `task` is its name for `task_done`.
+    `when`, which is SQL, does not hold, `otherwise` is called instead. One statement reads the
+    conditions of all steps. `task` is its name for `task_done`.
     """
 
     run: Callable[[], int]
@@ -268,16 +265,13 @@ class Closing(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """The functions of one extension that the core calls.
+    """The functions of one extension that the core calls, without those it does not need."""
 
-    An extension leaves out those it does not need.
-    """
-
-    #: Wraps all of PUSH. It is called with the `Batch`, outside of any transaction of PUSH,
-    #: although the caller's may be open. It is not called for jobs from the outbox, which were
-    #: pushed before. The function returns the results of `Batch.jobs`; before the call, the hook
-    #: may change these, or leave some out. The hook returns a result for each job that it got. An
-    #: error is raised by the enqueue.
+    #: Wraps all of PUSH. It is called with the `Batch`, outside of any transaction of PUSH; the
+    #: caller's may be open. Jobs from the outbox, which were pushed before, do not call it. The
+    #: function returns the results of `Batch.jobs`, which the hook may change before, or set to a
+    #: part of them. The hook returns a result for each job that it got. An error is raised by the
+    #: enqueue.
     around_push: Around | None = None
 
     #: Called for each enqueue in Python code, without arguments. It returns a note for the
@@ -292,10 +286,9 @@ class Hooks:
     admit: Callable[[Any, Any], Any] | None = None
 
     #: Wraps all that PUSH does after jobs are admitted, for batches whose `PushOptions` have notes.
-    #: It is called with the `Batch`, outside of any transaction of PUSH, although the caller's may
-    #: be open. The function returns the results of the jobs. The hook may call it again, for
-    #: example after a wait for room, or return other results, for example if it stores the jobs
-    #: elsewhere. An error is raised by the enqueue.
+    #: It is called with the `Batch`, outside of any transaction of PUSH; the caller's may be open.
+    #: The hook may call the function, which returns the results, again after a wait for room, or
+    #: return others if it stores the jobs elsewhere. An error is raised by the enqueue.
     around_store: Around | None = None
 
     #: Wraps the INSERT of new jobs, if a queue has a configuration or the `PushOptions` say
@@ -377,9 +370,8 @@ class Hooks:
     #: number of jobs of each queue and type. An error is logged.
     counted: Callable[[Count, Numbers], object] | None = None
 
-    #: Called when a queue was configured, created with a configuration, or deleted, with its name,
-    #: in the transaction of the change and after the row of the queue is written. An error undoes
-    #: the change.
+    #: Called when a queue was configured, created with a configuration or deleted, with its name,
+    #: in the transaction of the change, after its row is written. An error undoes the change.
     queue_configured: Callable[[str], object] | None = None
     queue_deleted: Callable[[str], object] | None = None
 
@@ -464,8 +456,7 @@ class Hooks:
     #: An error is the response, although the jobs are stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
-    #: Called when a request ends with an error, with the OJSError. It returns headers of the
-    #: response.
+    #: Called with the OJSError that ends a request. It returns headers of the response.
     error_headers: Callable[[Any], Mapping[str, str]] | None = None
 
     #: Called when a request over HTTP has ended a run, with the job, after the operation.
@@ -497,8 +488,7 @@ class Hooks:
     hide_in_key: Callable[[str, Callable[[str], bool], str], str | None] | None = None
 
     #: Called when a worker reports the progress of a run, with the row of the job, which is locked,
-    #: and the report, in the transaction that stores it. An error undoes the transaction, and is
-    #: raised.
+    #: and the report, in the transaction that stores it. An error undoes that, and is raised.
     reported: Callable[[Any, Any], object] | None = None
 
     #: The methods that it adds to a handler's context, by their names. Each is called with the
@@ -562,8 +552,7 @@ class Attribute:
 
     name: str
     #: Called with the value and the name before a job with the attribute is stored. It raises an
-    #: OJSError for an invalid value, such as `InvalidRequest.of(name, "must be a positive
-    #: integer")`.
+    #: OJSError for an invalid value, such as `InvalidRequest.of(name, "must be an integer")`.
     check: Callable[[Any, str], object]
 
 
@@ -783,8 +772,7 @@ class Extension:
     def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
         """Return why scheduled jobs wait, as far as it knows: sentences by the ids of the jobs.
 
-        It is called with the job of a page, or with the scheduled jobs of a page of the list, and
-        runs one query.
+        It is called with the job of a page, or the scheduled ones of a page of the list: one query.
         """
         return {}
 

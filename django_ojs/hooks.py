@@ -144,9 +144,8 @@ class Registry:
                 # reach the code that changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
             except Exception:
-                # The error must harm neither the other extensions nor what has changed. It is
-                # raised only when the extension is registered, unless a check reports the reason:
-                # it was written for another version of the interface.
+                # The error must harm neither other extensions nor the change. It is raised only at
+                # the registration, unless a check reports the wrong version of the interface.
                 if number not in self._hooks and extension.fits():
                     raise
                 self._hooks.setdefault(number, Hooks())

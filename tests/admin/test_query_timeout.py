@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import transaction
 
-from django_ojs.admin import query_timeout
+from django_ojs.admin import navigation, query_timeout
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.extensions.statistics import admin_panels, queue_flows, rollup_queries
 from django_ojs.operations import keyset
@@ -25,6 +25,11 @@ ENDLESS = """
 WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 900)
 SELECT count(*) FROM more AS a, more AS b, more AS c, more AS d WHERE a.n + b.n <> c.n + d.n
 """
+
+
+@pytest.fixture(autouse=True)
+def _the_navigation_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(navigation, "_QUERY_SECONDS", 0.2)
 
 
 def endless(*_args: object, **_: object) -> object:
