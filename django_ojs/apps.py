@@ -1,9 +1,9 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
@@ -37,6 +37,12 @@ class DjangoOJSConfig(AppConfig):
     verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
 
+    #: The databases that an app brings: the class of a dialect, by Django's vendor.
+    ojs_dialects: ClassVar[Mapping[str, str]] = {
+        "postgresql": "django_ojs.storage.dialects.postgresql.PostgreSQL",
+        "sqlite": "django_ojs.storage.dialects.sqlite.SQLite",
+    }
+
     def import_models(self) -> None:
         """Load the models, including those of the extensions."""
         super().import_models()
@@ -66,7 +72,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
-        from django_ojs.storage.dialects import broken_triggers, message_size
 
         registry.register(
             EventsExtension(),
@@ -85,10 +90,6 @@ class DjangoOJSConfig(AppConfig):
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(schema.create_missing, sender=self, dispatch_uid="django_ojs.schema")
-        connection_created.connect(
-            broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
-        )
-        connection_created.connect(message_size.install, dispatch_uid="django_ojs.message_size")
         connection_created.connect(database.watch, dispatch_uid="django_ojs.watch")
         if are_wrong_and_reported():
             return  # Without settings no handler can be used.

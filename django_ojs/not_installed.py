@@ -90,6 +90,16 @@ def _line_for(name: str, owned: Mapping[str, str]) -> str | None:
     return next(map(line_to_add, owners), None)
 
 
+#: The apps of this package that bring a database, by Django's vendor.
+DATABASES: Final = {"mysql": "django_ojs.contrib.mariadb"}
+
+
+def line_for_database(vendor: str) -> str | None:
+    """Return what a project does to keep jobs in a database that is not PostgreSQL or SQLite."""
+    app = DATABASES.get(vendor)
+    return f'Add "{app}" to INSTALLED_APPS, and run migrate.' if app else None
+
+
 #: Extensions that may leave something behind in the tables of the core, by number.
 NUMBERS: Final = {
     10: "tenants",

@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "drf_spectacular_sidecar",
     "django_ojs",
+    *{"mariadb": ["django_ojs.contrib.mariadb"]}.get(KIND, []),
     "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
     "django_ojs.extensions.outbox",

@@ -16,7 +16,7 @@ from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import current_findings, incidents
+from django_ojs.reports import current_findings, incidents, verdict
 from django_ojs.reports.findings import some_of_each_kind
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
@@ -123,7 +123,7 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     some = some_of_each_kind(wrong, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
     return {
-        "verdict": found.verdict,
+        "verdict": verdict.of(found),
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,

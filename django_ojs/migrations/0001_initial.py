@@ -977,7 +977,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        RunSQLFiles("postgresql"),
-        RunSQLFiles("sqlite"),
-        RunSQLFiles("mysql"),
+        RunSQLFiles(),
     ]

@@ -12,10 +12,9 @@ from django_ojs.operations.keyset import Page
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports import findings, health_queries, queue_overview, verdict
+from django_ojs.reports import findings, health_queries, queue_overview
 from django_ojs.reports.health_queries import Observations, Signs
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
-from django_ojs.reports.verdict import Verdict
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -62,11 +61,6 @@ class CurrentFindings:
     observed: Observations | None
     #: What could not be read.
     unread: Sequence[str]
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether jobs run, in a sentence."""
-        return verdict.of(self)
 
     @property
     def causes(self) -> list[Finding]:

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from django.utils import timezone
 
 from django_ojs.finding import Severity
 from django_ojs.formatting import duration, grouped, number_of
-
-if TYPE_CHECKING:
-    from django_ojs.reports.current_findings import CurrentFindings
+from django_ojs.reports.current_findings import CurrentFindings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +24,7 @@ class Verdict:
         return f"{self.word} · {', '.join(self.parts)}"
 
 
-def of(found: "CurrentFindings") -> Verdict:
+def of(found: CurrentFindings) -> Verdict:
     """Return the verdict. It is bad if nothing can run, even if nothing is enqueued."""
     listening, observed = found.queues.listening, found.observed
     parts = []

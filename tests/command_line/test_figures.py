@@ -239,7 +239,7 @@ class TestATerminalWithoutAllCharacters:
 
 
 def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.storage.database._by_vendor", lambda vendor: None)
+    monkeypatch.setattr("django_ojs.storage.database.of_vendor", lambda vendor: None)
     run = ojs("stats")
     assert run.code == 1
     assert "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB" in run.err

@@ -1,12 +1,13 @@
 """PostgreSQL 14 and later."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage, Error, Warning
@@ -25,7 +26,7 @@ from django_ojs.storage.dialects.server import (
     TableUse,
     is_repeated,
 )
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
 
 _NOW = "statement_timestamp()"
 _POSITIONS = {
@@ -158,7 +159,20 @@ class PostgreSQL(Inserts):
 
     sql = _SQL
     now = _NOW
-    backend = "postgres"
+    name = "postgresql"
+    schema = schema_files(name, "constraints", "counts", "count_triggers", "admission", "push")
+    drop: ClassVar = {
+        "TRIGGER": "DROP TRIGGER {name} ON {table}",
+        "FUNCTION": "DROP FUNCTION {name} CASCADE",
+    }
+    # FATAL is what it sends when it rejects or ends a connection.
+    reasons = re.compile(
+        r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|could not "
+        r"translate host name|failed to resolve host|server closed the connection unexpectedly|"
+        r"session is read-only|canceling statement due to (?:lock|statement) timeout",
+        re.IGNORECASE,
+    )
+    test_clock = "django_ojs.testing.clock.PostgreSQLClock"
     binary_collation = '"C"'
     is_server = True
     create_index = "CREATE INDEX CONCURRENTLY"

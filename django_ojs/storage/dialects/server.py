@@ -1,11 +1,13 @@
 """What a database is to its clients: sessions, transactions, locks, errors, and its own state."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 from uuid import UUID
 
@@ -86,12 +88,28 @@ is_repeated: Final[ContextVar[bool]] = ContextVar("ojs_claim_is_repeated", defau
 class Server(ABC):
     """What every statement needs of one database, and what only that database can say."""
 
+    #: What it is called: postgresql, sqlite or mariadb. Its files have this name, as
+    #: `schema/<name>.sql` of an extension, and a folder its statements (see `storage.statements`).
+    name: ClassVar[str]
+    #: Says what a server is that has the same vendor for Django, and is not supported; or None.
+    other_product: Callable[[BaseDatabaseWrapper], str | None] | None = None
     #: Its statements, by the name of the file.
     sql: ClassVar[Mapping[str, str]]
+    #: The files of its functions, triggers and indexes, in the order in which they are run (see
+    #: `storage.schema`); `drop.sql` beside them is their reverse.
+    schema: ClassVar[Sequence[Path]]
+    #: Statements that drop something, by its kind, where `DROP <kind> <name>` is not enough.
+    drop: ClassVar[Mapping[str, str]] = {}
+    #: What else is executed after `flush`, which empties the tables of models only.
+    after_flush: ClassVar[Sequence[str]] = ()
+    #: The type of a JSON column, where Django's own rejects some JSON.
+    json_type: ClassVar[str | None] = None
+    #: What its errors say when it cannot be used, of which a group is the part to be shown.
+    reasons: ClassVar[re.Pattern[str]]
+    #: The class that stops its clock in a test (see `testing.clock`), as a path.
+    test_clock: ClassVar[str]
     #: The time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
-    #: What does the conformance manifest call this database (conformance §4)?
-    backend: ClassVar[str]
     #: The collation that compares text by its code points.
     binary_collation: ClassVar[str]
     #: Whether the database is a server: a process with sessions of others, a clock, and VACUUM.

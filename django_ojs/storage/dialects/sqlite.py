@@ -3,6 +3,7 @@
 There is one writer at a time, and the write lock is the only lock.
 """
 
+import re
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import NewRow, new_rows, rows_of
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
 
 #: Django stores times in this form: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
@@ -75,7 +76,14 @@ class SQLite(Dialect):
 
     sql = _SQL
     now = _NOW
-    backend = "sqlite"
+    name = "sqlite"
+    schema = schema_files(name, "count_triggers")
+    after_flush = ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",)
+    reasons = re.compile(
+        "unable to open database file|attempt to write a readonly database|database is locked",
+        re.IGNORECASE,
+    )
+    test_clock = "django_ojs.testing.clock.sqlite_clock"
     binary_collation = "BINARY"
     is_server = False
     create_index = "CREATE INDEX"
