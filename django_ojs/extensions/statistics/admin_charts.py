@@ -170,14 +170,13 @@ def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
 
 
 def sparkline(title: str, values: Sequence[float]) -> Chart:
-    """Return a line without axes, as high as a line of text; its title has the sum and maximum."""
+    """Return a line without axes, as high as a line of text."""
     width, height, top = 90, 24, max((*values, 0))
     step = width / max(1, len(values) - 1)
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""
     return Chart(
-        title=_("%(title)s: %(total)s in total, at most %(most)s per minute")
-        % {"title": title, "total": number(sum(values)), "most": number(top)},
+        title=title,
         width=width,
         height=height,
         bars=[Shape(kind="done", path=area)],

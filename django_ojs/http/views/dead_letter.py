@@ -98,15 +98,13 @@ class DeadLetterFigures(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         found = dead_letters.figures(self.access.queues)
-        out: dict[str, Any] = {
+        return {
             "total": found.total,
             "by_queue": found.by_queue,
             "by_error_type": found.by_error_type,
             "retention": {"max_age": _days(settings().keep_dead_letters)},
+            **timestamps(oldest_at=found.oldest_at, newest_at=found.newest_at),
         }
-        if found.capped:
-            out["total_capped"] = True
-        return {**out, **timestamps(oldest_at=found.oldest_at, newest_at=found.newest_at)}
 
 
 def _page(which: JobFilter, wanted: PageRequest) -> Page[dict[str, Any]]:

@@ -150,7 +150,10 @@ class JobFilter:
     def counted(self) -> bool:
         """Whether the counts have the number of these jobs."""
         return not self._fields(
-            but=("queue", "states", "states_excluded", "within", "at", "by_current_queue")
+            but=(
+                *("queue", "states", "states_excluded", "dead_letter"),
+                *("within", "at", "by_current_queue"),
+            )
         )
 
     @property
@@ -180,7 +183,7 @@ class JobFilter:
 
         The counts are by the queue where a job is.
         """
-        by_state = counts.totals(self._counted_queues)
+        by_state = counts.totals(self._counted_queues, dead_letter=self.dead_letter)
         number = sum(
             number for state, number in by_state.items() if not self.states or state in self.states
         )
