@@ -22,10 +22,7 @@ _OTHER_MODELS: Final = (
         f"models.{name}"
         for name in ("api_key", "bulk_operation", "dead_letter", "incident", "overview")
     ),
-    *(
-        f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "events", "limits", "statistics")
-    ),
+    *(f"extensions.{name}.models" for name in ("audit", "backpressure", "events", "statistics")),
 )
 
 
@@ -65,7 +62,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.incidents.extension import IncidentsExtension
-        from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
@@ -80,8 +76,6 @@ class DjangoOJSConfig(AppConfig):
             AuditExtension(),
             OffloadExtension(),
             BackpressureExtension(),
-            QueueLimitsExtension(),
-            KeyLimitsExtension(),
             BulkOperationsExtension(),
             IncidentsExtension(),
             # They are registered before the settings are read, some of which are theirs, and before

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 #: Extensions that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "outbox", "tenants", "webhooks", "workflows")
+APPS: Final = ("checkpoints", "cron", "limits", "outbox", "tenants", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -42,7 +42,10 @@ SETTINGS: Final = {
 }
 
 #: The fields in the configuration of a queue of extensions that are apps of their own.
-QUEUE_FIELDS: Final = {"tenants": "tenant_fairness tenant_limits"}
+QUEUE_FIELDS: Final = {
+    "limits": "concurrency rate_limit",
+    "tenants": "tenant_fairness tenant_limits",
+}
 
 #: The app of an extension that has another name.
 _APPS: Final = {"limits by key": "limits"}

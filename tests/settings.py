@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     *{"mariadb": ["django_ojs.contrib.mariadb"]}.get(KIND, []),
     "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
+    "django_ojs.extensions.limits",
     "django_ojs.extensions.outbox",
     "django_ojs.extensions.steps",
     "django_ojs.extensions.tenants",

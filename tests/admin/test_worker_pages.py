@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.models import Worker
+from django_ojs.models import Attempt, Worker
 from django_ojs.operations import ack, beat, cancel, fail, progress
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
@@ -199,8 +199,10 @@ def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_e
     fail.fail(failed, factories.BOOM)
     cancel.cancel(cancelled)
     # The one after the other, though the clock is set back by a moment.
-    factories.age(completed, 10)
-    factories.age(cancelled, -10)
+    factories.age(completed, 20)
+    ago = timedelta(seconds=10)
+    runs = Attempt.objects.filter(job_id=failed)
+    runs.update(started_at=F("started_at") - ago, finished_at=F("finished_at") - ago)
     ack.ack(factories.active("other", type="test.of_another").id)
     client = root()
     shown = r"test.cancelled \S+ ↩ cancelled q\d+ 1 min \d+ s .* test.failed \S+ ✕ failed .*"

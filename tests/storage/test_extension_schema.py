@@ -18,6 +18,7 @@ from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, fail, fetch
+from django_ojs.spec.hold import FREE
 from django_ojs.storage import database, schema
 from django_ojs.storage.dialects.rows import Named
 from django_ojs.storage.figures import counts
@@ -206,3 +207,17 @@ def test_a_checkpoint_of_the_time_before_is_found_again() -> None:
     assert again.more["last_checkpoint"] == {"page": 7}
     ack.ack(again.id)
     assert not Checkpoint.objects.exists()
+
+
+def test_jobs_that_were_stored_while_the_limits_were_taken_out_are_limited_again() -> None:
+    limit = {"key": "acme", "concurrency": 1}
+    with without(["limits by key"]):
+        drop({each for each in present() if "limit" in each.name})
+        stored = [make.push(queue="limited", rate_limit=limit) for _ in range(3)]
+        assert set(Job.objects.values_list("hold", flat=True)) == {FREE}
+        running = make.claim(stored[0])
+        ack.ack(make.claim(stored[1]).id)
+    assert fetch.fetch(["limited"]) == []
+    ack.ack(running.id)
+    (last,) = fetch.fetch(["limited"])
+    assert last.id == stored[2].pk

@@ -53,7 +53,7 @@ def resume(name: str) -> Queue:
 def _set(name: str, action: str, **since: Now | None) -> Queue:
     queue = touch(name)
     before = _shown(queue)
-    # The row is locked: nobody else changes it meanwhile.
+    # The row is locked: no other session changes it meanwhile.
     new = {each: at for each, at in since.items() if (at is None) != (getattr(queue, each) is None)}
     if not new:
         return queue
