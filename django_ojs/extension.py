@@ -29,7 +29,7 @@ One that keeps jobs from all claims for a while holds them (see `storage.holds`)
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
@@ -723,10 +723,7 @@ class Extension:
         return ()
 
     def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
-        """Return who did what to an object, for Django's page *History*: a template, and its rows.
-
-        Nothing, where it knows nothing.
-        """
+        """Return who did what to an object, for the page *History*: a template, and its rows."""
         return ()
 
     def shown_of_queues(
@@ -740,10 +737,13 @@ class Extension:
         return ()
 
     def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
-        """Return what came to these queues and left them, each with the name of its queue.
+        """Return the `reports.queue_overview.Flow` of these queues, each with the queue's name."""
+        return ()
 
-        By minute, as a `reports.queue_overview.Flow`. The rates of others are shown as unknown.
-        """
+    def completed_since(
+        self, moments: Mapping[tuple[str, str], datetime]
+    ) -> Iterable[tuple[tuple[str, str], int]]:
+        """Return the runs that completed since these moments, by queue and type; "" is any type."""
         return ()
 
     def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:

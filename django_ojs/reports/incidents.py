@@ -7,6 +7,7 @@ found in the meantime is newer.
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,6 +18,7 @@ from django.utils import timezone
 from django_ojs.finding import Finding
 from django_ojs.models import Incident
 from django_ojs.reports import current_findings
+from django_ojs.reports.findings import without_consequences, worst_first
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
@@ -47,15 +49,17 @@ def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Seq
     before = rows() if and_keep else {}
     found = current_findings.read()
     if and_keep:
-        write(before, found.causes, now=now)
-    return [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+        write(before, found.findings, now=now)
+    return worst_first(
+        [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+    )
 
 
 def look_and_forget() -> int:
     """Keep what a worker finds, for later readers."""
     now = timezone.now()
     before = rows()
-    found = current_findings.read(with_keys=False).causes
+    found = current_findings.read(with_keys=False).findings
     write(before, found, now=now, without=current_findings.OF_KEYS)
     return 0
 
@@ -75,6 +79,23 @@ def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
     return replace(finding, since=first)
 
 
+def ended(
+    before: Mapping[str, Incident], found: Sequence[Finding], *, now: datetime, are_complete: bool
+) -> list[Incident]:
+    """Return those that are over, the latest first. `found` are all findings."""
+    lasting = {each.identity for each in found if each.is_incident}
+    over = []
+    for row in before.values():
+        if row.identity in lasting:
+            continue
+        if row.ended_at is None and are_complete:
+            row = copy(row)
+            row.ended_at = now
+        if row.ended_at is not None and row.ended_at >= now - KEPT:
+            over.append(row)
+    return sorted(over, key=lambda row: row.ended_at or now, reverse=True)
+
+
 def write(
     before: Mapping[str, Incident],
     found: Sequence[Finding],
@@ -85,10 +106,13 @@ def write(
 ) -> None:
     """Keep what was found at `now`; `before` are the rows as they were before the search.
 
-    If not all could be read, a finding that is missing may still last, and so may those of the
-    kinds in `without`. A failed write is logged, and changes nothing of what is shown.
+    `found` are all findings: one that follows from another is not kept, and has not ended. If not
+    all could be read, what was not found may last, and so may these kinds of findings. A failed
+    write is logged, and changes nothing of what is shown.
     """
-    incidents = {each.identity: each for each in found if each.is_incident}
+    causes = without_consequences(found)
+    incidents = {each.identity: each for each in causes if each.is_incident}
+    lasting = {each.identity for each in found if each.is_incident}
     new = [
         _row(each, now)
         for name, each in incidents.items()
@@ -102,7 +126,9 @@ def write(
                 row,
                 incidents.get(name),
                 now,
-                is_over=are_complete and name.partition(":")[0] not in without,
+                is_over=are_complete
+                and name not in lasting
+                and name.partition(":")[0] not in without,
             )
         )
     }

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,14 @@ class StatisticsExtension(Extension):
         from django_ojs.extensions.statistics import queue_flows
 
         return queue_flows.flows(queues).items()
+
+    def completed_since(
+        self, moments: Mapping[tuple[str, str], datetime]
+    ) -> Iterable[tuple[tuple[str, str], int]]:
+        """Return those of whole minutes."""
+        from django_ojs.extensions.statistics import rollup_queries
+
+        return rollup_queries.completed_since(moments).items()
 
     def columns(self) -> Sequence[Any]:
         """Return the column of the last hour in the list of queues."""
