@@ -44,6 +44,14 @@ class QueueLimitsExtension(Extension):
 
         return (QUEUE_LIMITS,)
 
+    def routes(self) -> Sequence[Any]:
+        """Return the route of the limits of a queue."""
+        from django_ojs.extensions.limits import views
+        from django_ojs.http.routing import route
+
+        path = "v1/admin/queues/<str:name>/rate-limit"
+        return (route(path, views.QueueRateLimit, "ojs-admin-queue-rate-limit"),)
+
     def due_steps(self) -> Sequence[DueStep]:
         """Delete the starts that no limit of a rate counts any more."""
         from django_ojs.extensions.limits import rate_limit_starts
@@ -110,12 +118,12 @@ class KeyLimitsExtension(Extension):
 
     def routes(self) -> Sequence[Any]:
         """Return the routes of limit keys."""
-        from django_ojs.extensions.limits import views as rate_limits
+        from django_ojs.extensions.limits import views
         from django_ojs.http.routing import route
 
         return (
-            route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
-            route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
+            route("v1/rate-limits", views.RateLimits, "ojs-rate-limits"),
+            route("v1/rate-limits/<str:key>", views.RateLimitDetail, "ojs-rate-limit"),
         )
 
     def manifest(self) -> Sequence[Declared]:
