@@ -196,7 +196,7 @@ tenants = [{"tenant_id": str(each % 7)} for each in range(MANY)]
 ojs.enqueue_batch([ojs.request("site.note", [1], meta=meta) for meta in tenants])
 """,
         left=3 + MANY,
-        has=frozenset({"rules"}),
+        has=frozenset({"marks", "rules"}),
         forget="""
 from django_ojs.models import Queue
 assert not Queue.primary.exclude(rules=0).exists()
