@@ -126,10 +126,10 @@ class ClaimRule:
         """
         return False
 
-    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+    def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return why an available job does not start by this rule, or None if it may.
 
-        `key` is its limit key as the reader may see it.
+        `may_see` is whether the reader may see arguments of jobs.
         """
         return None
 

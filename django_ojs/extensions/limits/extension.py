@@ -65,7 +65,14 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
-    attributes = (Attribute(name="rate_limit", check=rate_limit_policy.check),)
+    attributes = (
+        Attribute(
+            name="rate_limit",
+            check=rate_limit_policy.check,
+            stored_with=rate_limit_policy.stored_with,
+            beyond_queue=rate_limit_policy.beyond_queue,
+        ),
+    )
     schema = Path(__file__).parent / "schema"
     openapi = Path(__file__).with_name("openapi.yaml")
 
@@ -197,7 +204,7 @@ class QueueLimits(ClaimRule):
 
         return queue_limits.is_full(queue)
 
-    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+    def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its queue a job waits for."""
         from django_ojs.extensions.limits import queue_limits
 
@@ -219,11 +226,11 @@ class KeyLimits(ClaimRule):
 
         return key_limits.is_full(queue)
 
-    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+    def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its key a job waits for."""
         from django_ojs.extensions.limits import limit_key_use
 
-        return limit_key_use.waits_for(job, key)
+        return limit_key_use.waits_for(job, may_see)
 
     def may_open(self) -> str:
         """Return the SQL condition that keys may have room again."""

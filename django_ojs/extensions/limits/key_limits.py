@@ -45,8 +45,10 @@ from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed,
 from django_ojs.extensions.limits.limit_statements import KeyCandidate, statements
 from django_ojs.extensions.limits.models import HELD, OPEN, LimitKey
 from django_ojs.extensions.limits.rate_limit import OnLimit
+from django_ojs.extensions.limits.rate_limit_policy import check, stored_with
 from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job, Queue
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.hold import FREE
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
@@ -60,6 +62,9 @@ from django_ojs.storage.next_starts import next_starts
 
 #: How long starts are kept after no rate needs them.
 _MARGIN: Final = timedelta(minutes=1)
+
+#: How many jobs get their keys at a time.
+_AT_ONCE: Final = 1000
 
 #: Dropped jobs are counted together as long as less than this time is between two of them.
 DROPPED_WITHIN: Final = timedelta(hours=1)
@@ -135,9 +140,27 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 
 def catch_up() -> None:
-    """Let only claims with this rule take the jobs of keys that any claim may take."""
+    """Let only claims with this rule take the jobs with a limit that any claim may take."""
+    limited = Job.primary.exclude(state__in=TERMINAL).filter(options__has_key="rate_limit")
+    # A process that knows no limits has stored them without their keys, and has checked nothing.
+    keyless = limited.alias(key=KeyOfJob()).filter(key__isnull=True).only("pk", "queue", "options")
+    some = list(keyless.order_by("pk")[:_AT_ONCE])
+    while some:
+        valid = [job for job in some if _is_valid(job.options["rate_limit"])]
+        for job in valid:
+            job.options |= stored_with(job.options["rate_limit"], job.queue)
+        Job.primary.bulk_update(valid, ["options"])
+        some = list(keyless.filter(pk__gt=some[-1].pk).order_by("pk")[:_AT_ONCE])
     free = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, hold=FREE)
     free.exclude(state__in=TERMINAL).update(hold=OPEN)
+
+
+def _is_valid(policy: Any) -> bool:
+    try:
+        check(policy, "rate_limit")
+    except InvalidRequest:
+        return False
+    return bool(policy)
 
 
 def is_full(queue: str) -> bool:
