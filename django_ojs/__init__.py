@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from django_ojs.spec.states import State
     from django_ojs.spec.unique_policy import UniquePolicy
 
-# Where each public name lives, those that extensions bring among them. They are imported when first
-# used, because models cannot be before Django is set up, and Django imports this package to set
-# itself up.
+# The module of each public name, including those that extensions bring. They are imported when
+# first used, because models cannot be imported before Django is set up, and Django imports this
+# package to set itself up.
 _HOME = {
     "django_ojs.client": """
         HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue
@@ -167,7 +167,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # A type checker would take every name for granted.
+if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:

@@ -1,8 +1,7 @@
-"""What the annotations of a function say, of which some names may be there for type checkers only.
+"""The annotations of a function, some names of which may exist for type checkers only.
 
-With `from __future__ import annotations` they are strings; from Python 3.14 on, the names that
-nothing has imported are ForwardRefs. Those of parameters are not resolved, which could import
-modules.
+With `from __future__ import annotations` they are strings; from Python 3.14 on, names that were not
+imported are ForwardRefs. Those of parameters are not resolved, because that could import modules.
 """
 
 import inspect
@@ -32,7 +31,7 @@ def text_of(annotation: Any) -> str:
 
 
 def last_name(annotation: Any) -> str:
-    """Return the last part of the name that an unresolved annotation is; of another one, ""."""
+    """Return the last part of the name of an unresolved annotation; "" for any other annotation."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     return annotation.split(".")[-1].strip("'\"") if isinstance(annotation, str) else ""
@@ -41,7 +40,7 @@ def last_name(annotation: Any) -> str:
 def result_that_is_not_json(function: Callable[..., Any]) -> str | None:
     """Return what a function is annotated to return if JSON cannot represent it, else None.
 
-    In doubt, that is None.
+    In doubt, return None.
     """
     if hasattr(function, "__wrapped__"):
         return None  # The annotation belongs to the inner function, but the outer one returns.
@@ -58,7 +57,7 @@ def _may_be_json(annotation: Any) -> bool:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, UnionType):
-        # Whatever a union with None returns of use would fail.
+        # None does not count here, because a function is called for the results of the other types.
         members = [each for each in get_args(annotation) if each is not NoneType]
         return any(map(_may_be_json, members))
     found = get_origin(annotation) or annotation
@@ -67,5 +66,5 @@ def _may_be_json(annotation: Any) -> bool:
     try:
         # JSON may be an instance of a class such as Mapping or object.
         return any(issubclass(found, each) or issubclass(each, found) for each in _JSON)
-    except TypeError:  # a protocol that cannot be asked
+    except TypeError:  # a protocol that issubclass() does not accept
         return True

@@ -117,7 +117,7 @@ class ClaimRule:
         return False
 
     def waits_for(self, job: Any, key: str | None) -> Waits | None:
-        """Return why an available job does not start by this rule; None if it may.
+        """Return why an available job does not start by this rule, or None if it may.
 
         `key` is its limit key as the reader may see it.
         """

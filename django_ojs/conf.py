@@ -80,7 +80,8 @@ def _queues(value: object) -> QueueConfigs:
             default_policy=is_default,
         )
         if registry.settings:
-            # Before extensions are registered, one of them may know a name.
+            # Until extensions are registered, names are not checked, because one of them may know a
+            # name.
             queue_config.check_names(checked, f"QUEUES.{name}")
         read[name] = queue_config.merge({}, checked)
     return QueueConfigs(read)
@@ -226,7 +227,7 @@ class Settings:
 
     @cached_property
     def pool_of_queue(self) -> dict[str, str]:
-        """The pool that keeps a queue to itself, by queue."""
+        """The pool to which a queue is exclusive, by queue."""
         return {queue: pool.name for pool in self.pools if pool.exclusive for queue in pool.queues}
 
     def pool(self, name: str) -> scheduling.Pool | None:
@@ -253,7 +254,7 @@ def declared() -> dict[str, tuple[type, "Field[Any]"]]:
 def _read(given: Mapping[str, Any]) -> dict[type, Any]:
     """Return the settings of each group, checked.
 
-    Before extensions are registered, one of them may have a key that is unknown.
+    Until extensions are registered, an unknown key is accepted, because one of them may have it.
     """
     known = declared()
     values: dict[type, dict[str, Any]] = {Settings: {}, **{each: {} for each in registry.settings}}
@@ -277,7 +278,7 @@ def _read_one(key: str, value: object, setting: "Field[Any]") -> object:
     except (ValueError, TypeError, KeyError, OverflowError, OJSError) as error:
         rule = f"must be {setting.metadata['kind']}."
         if isinstance(error, OJSError):
-            # It names what is wrong inside of the value.
+            # The error names what is wrong inside of the value.
             reason = error.message
             if not reason.endswith((".", "?")):
                 reason += "."
@@ -336,7 +337,8 @@ of: _Of = cast(_Of, lru_cache(maxsize=None)(_of))
 def are_wrong_and_reported() -> bool:
     """Return whether the settings are wrong in a command of Django, whose checks say so.
 
-    Until then what is imported must not need them: an error would end the command before.
+    Until the checks run, what is imported must not need the settings, because an error would end
+    the command before.
     """
     if Path(sys.argv[0]).name not in ("manage.py", "django-admin", "__main__.py"):
         return False

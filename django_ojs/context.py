@@ -58,14 +58,14 @@ class JobContext:
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
 
-    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+    if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
         def __getattr__(self, name: str) -> Any:
             from django_ojs.spec.other_queues import no_attribute  # which only an error needs
 
             raise no_attribute(name, "context", "The context of a job")
 
-    # Properties and not attributes, so that `Mock(spec=JobContext)` has them.
+    # These are properties and not attributes, so that `Mock(spec=JobContext)` has them.
     @property
     def job(self) -> Claimed:
         """The claimed job."""
@@ -101,7 +101,10 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """The number of this claim, from 1 (ojs-core §5.3); also of those that were given back."""
+        """The number of this claim, from 1 (ojs-core §5.3).
+
+        Claims that were given back count too.
+        """
         return self.job.attempt
 
     @property
@@ -175,10 +178,10 @@ class JobContext:
         """Report progress: a fraction from 0 to 1, data, or both (ojs-progress §6).
 
         `message` is the member `message` of the data. A `checkpoint` that must not be lost is saved
-        by `checkpoint()`. A report extends the lease too. At most one a second is written, the
-        latest; the last of a run always is. Whatever goes wrong is logged and harms nothing. Return
-        False when the job is no longer this run's; `cancelled` is then set. In an `async def`
-        handler, call `await aprogress()`.
+        by `checkpoint()`. A report extends the lease too. At most one report a second is written,
+        the latest one; the last report of a run is always written. A failure to write it is logged
+        and harms nothing. Return False when the job is no longer this run's; `cancelled` is then
+        set. In an `async def` handler, call `await aprogress()`.
         """
         if message is not None and (data is None or isinstance(data, Mapping)):
             data = {**(data or {}), "message": message}
@@ -290,7 +293,7 @@ def log_fields(context: JobContext) -> dict[str, Any]:
     request = job.meta.get("correlation_id") or job.meta.get("ojs.context.request_id")
     if isinstance(request, str):
         fields["correlation_id"] = request
-    # The span of this run, or else of the enqueue.
+    # The span is that of this run, or else that of the enqueue.
     trace = context.metadata.get("traceparent") or job.meta.get("traceparent")
     if isinstance(trace, str) and (found := _TRACEPARENT.fullmatch(trace)):
         fields["trace_id"], fields["span_id"] = found[1], found[2]
@@ -298,6 +301,6 @@ def log_fields(context: JobContext) -> dict[str, Any]:
 
 
 def enter(context: JobContext | None) -> None:
-    """Make a context the current one. The worker calls this at the begin of each run."""
+    """Make a context the current one. The worker calls this at the beginning of each run."""
     _current.set(context)
     running.set(None if context is None else context.job)

@@ -389,7 +389,7 @@ class Hooks:
     around_run: Around | None = None
 
     #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
-    #: name of the operation, such as `cancel` or `workflows.create`. Each is called with what the
+    #: name of the operation, such as "cancel" or "workflows.create". Each is called with what the
     #: operation got, and the latter also with the function that stores. What it returns is what the
     #: operation returns; None: it takes no part.
     stand_ins: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """A finding: what an operator should know of, in the words of its owner.
 
 The overview of the admin, `manage.py ojs doctor`, `GET /health` and the metrics show the same text.
-It has no age in it: each of them says beside it since when.
+The text contains no age, because each of these shows it separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,8 @@ class Finding:
 
     #: What was found, as a name in lower case, such as `queue_full`.
     kind: str
-    #: Of what, unless it is of a queue, or of a type in it: two findings of a kind differ in this.
+    #: What it is about, unless that is a queue, or a type in it. Two findings of a kind differ in
+    #: this.
     subject: str = ""
     severity: Severity = Severity.WARNING
     text: str
@@ -63,7 +64,7 @@ class Finding:
     cause: str = ""
     #: The arguments of `manage.py` that mend it, if there are some.
     command: str = ""
-    #: Since when. None: since it was found first.
+    #: Since when it holds; None means since it was first found.
     since: datetime | None = None
     #: How many jobs it keeps from running, or has hurt.
     jobs: int = 0
@@ -71,7 +72,7 @@ class Finding:
     type: str = ""
     #: Where the admin leads, the page that mends it first.
     pages: Sequence[AdminPage] = field(default=())
-    #: Kinds of findings of which this one is a consequence: where there is one of them, it is left
+    #: Kinds of findings from which this one follows: if there is one of these, this one is left
     #: out.
     follows: frozenset[str] = frozenset()
 

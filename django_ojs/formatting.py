@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from django_ojs.spec.times import parse_duration
 
-#: Shown for an unknown value and for none.
+#: Shown for an unknown or a missing value.
 DASH: Final = "\N{EM DASH}"
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -51,7 +51,7 @@ def duration(value: timedelta | float | None, *, gap: str = " ") -> str:
 
 
 def limits_in_words(policy: Mapping[str, Any]) -> str:
-    """Show the limits of a limit key; nothing for none."""
+    """Show the limits of a limit key; an empty text if there are none."""
     parts = []
     if policy.get("concurrency") is not None:
         parts.append(f"{grouped(policy['concurrency'])} at the same time")
@@ -65,7 +65,7 @@ def limits_in_words(policy: Mapping[str, Any]) -> str:
 
 
 def absolute_time(moment: datetime | None) -> str:
-    """Show a moment to the second in the current timezone; nothing for None."""
+    """Show a moment to the second in the current timezone; an empty text for None."""
     return "" if moment is None else f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 

@@ -84,7 +84,7 @@ class Enqueuer(Generic[P]):
         """
         return self.enqueue(*args, **kwargs)
 
-    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+    if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
         def __getattr__(self, name: str) -> Any:
             from django_ojs.spec.other_queues import no_attribute  # which only an error needs

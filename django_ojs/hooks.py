@@ -75,18 +75,18 @@ class Failed(NamedTuple):
 class Registry:
     """The hooks of all extensions, in the order of their numbers.
 
-    What is called after a commit stands beside the name of its extension, for the log.
+    Hooks that are called after a commit are kept with the name of their extension, for the log.
     """
 
     def __init__(self) -> None:
         self._extensions: dict[int, Extension] = {}
-        #: What an extension had when it was asked last, for settings that are wrong.
+        #: The hooks that an extension returned last, which are used while the settings are wrong.
         self._hooks: dict[int, Hooks] = {}
         #: The last failure of each extension in this process, by its name.
         self.failures: dict[str, Failed] = {}
         #: Called before extensions are asked for their hooks.
         self.before_compile: list[Callable[[], object]] = []
-        #: What is called with each extension.
+        #: Functions that are called with each extension.
         self._asking: list[Callable[[Extension], object]] = []
         self.compile()
 
@@ -144,8 +144,9 @@ class Registry:
                 # whatever changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
             except Exception:
-                # It harms neither the others nor what has changed. When it is registered, it does,
-                # unless a check says why: it was written for another version of the interface.
+                # This must harm neither the other extensions nor what has changed. It is raised
+                # only when the extension is registered, unless a check reports the reason: it was
+                # written for another version of the interface.
                 if number not in self._hooks and extension.fits():
                     raise
                 self._hooks.setdefault(number, Hooks())
@@ -262,7 +263,7 @@ class Registry:
         try:
             return list(getattr(extension, what)(*args))
         except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
-            raise  # Who asks knows what to do, or says it.
+            raise  # The caller handles or reports these.
         except Exception as error:
             failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
             return []
@@ -277,7 +278,7 @@ def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
 
 
 def _ring(hooks: Iterable[Around | None]) -> Around | None:
-    """Return one function that calls these hooks, each around the next; None for none."""
+    """Return one function that calls these hooks, each around the next, or None without any."""
     ring: Around | None = None
     for hook in reversed([each for each in hooks if each is not None]):
         ring = hook if ring is None else _around(hook, ring)
@@ -326,7 +327,7 @@ def admit(options: Any, envelope: Any) -> Any:
 def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
     """Call the hooks `rejected`.
 
-    `is_tried_again`: a queue of which it is not known whether it is full has rejected nothing yet.
+    With `is_tried_again`, nothing was rejected yet while it is not known whether the queue is full.
     """
     if full.is_busy and is_tried_again:
         return
@@ -340,7 +341,7 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
 def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
     """Return the jobs that are kept without a row, and whether each will be stored or sent.
 
-    `everywhere`: in databases beside that of the jobs, too.
+    With `everywhere`, databases other than that of the jobs count too.
     """
     found: dict[UUID, bool] = {}
     if keys:
@@ -405,7 +406,7 @@ def rules_of(config: Mapping[str, Any]) -> int:
 def rules_with(rules: int, config: Mapping[str, Any]) -> int:
     """Return the bits of a queue once it has this configuration.
 
-    Those that its jobs have given it stay.
+    Bits that its jobs have given it stay.
     """
     by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
     return rules & ~by_config | rules_of(config)
@@ -459,9 +460,10 @@ def is_published(*types: EventType) -> bool:
 
 
 def publish(type: EventType, make: Callable[..., NewEvent], *args: Any, **data: Any) -> None:
-    """Tell of something in its transaction. `make(type, *args, **data)` returns the event.
+    """Publish an event in the transaction of what happened.
 
-    It is not called if no extension wants events of the type.
+    `make(type, *args, **data)` returns the event. It is not called if no extension wants events of
+    the type.
     """
     if type in registry.published_types:
         publish_all([make(type, *args, **data)])
@@ -530,7 +532,7 @@ def workers_start() -> None:
 
 
 def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
-    """Return what may be shown of a limit key; None where no extension knows its parts."""
+    """Return what may be shown of a limit key, or None if no extension knows its parts."""
     for name, hook in registry.hide_in_key:
         try:
             found: str | None = hook(key, is_hidden, replacement)
@@ -619,7 +621,8 @@ def _each(
 ) -> list[Any]:
     """Call hooks that concern all jobs, and return what they return.
 
-    An error of the database is raised, and those of `raised`. One that fails otherwise is left out.
+    An error of the database is raised, and so are those of `raised`. A hook that fails otherwise is
+    left out.
     """
     passed_on: tuple[type[Exception], ...] = (DatabaseError, OJSError, MemoryError, *raised)
     found: list[Any] = []

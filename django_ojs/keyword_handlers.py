@@ -29,7 +29,8 @@ class KeywordHandler(Handler[..., Any]):
         self._has_keywords = len(positional) < len(parameters)
         if self._has_keywords:
             kind = inspect.Parameter.POSITIONAL_ONLY
-            # Every other parameter stands before it, `*args` as well: only `bind` knows its place.
+            # Every other parameter, even `*args`, comes before it, so only `bind` knows its
+            # position.
             positional = [p for p in positional if p.kind is not inspect.Parameter.VAR_POSITIONAL]
             positional = [p.replace(kind=kind, default=inspect.Parameter.empty) for p in positional]
             name = "kwargs"

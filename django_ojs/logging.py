@@ -29,7 +29,7 @@ JOB_FIELDS: Final = (
 )
 _TRACE_FIELDS: Final = ("trace_id", "span_id")
 
-# §5.4: the lowest level of each severity.
+# The lowest level of each severity (§5.4).
 _SEVERITIES: Final = (
     (logging.CRITICAL, "FATAL", 21),
     (logging.ERROR, "ERROR", 17),
@@ -53,7 +53,7 @@ _STANDARD: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status", "reported"}
 )
 
-#: The name of the logger of the changes of state (see `extensions.transition_log`).
+#: The name of the logger of the changes of state (see `extensions.signals.transition_log`).
 TRANSITIONS: Final = "django_ojs.transitions"
 
 _component = "server"
@@ -78,8 +78,8 @@ def is_worker() -> bool:
 class JobContextFilter(logging.Filter):
     """Adds the running job to each record: job_id, job_type, queue, attempt, worker_id and others.
 
-    For any formatter, such as "%(job_id)s"; outside of a job they are empty. A handler that formats
-    in another thread, where the job is not known, needs it as well.
+    Any formatter can use these, such as "%(job_id)s". Outside of a job they are empty. A handler
+    that formats in another thread, where the job is not known, needs this filter as well.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

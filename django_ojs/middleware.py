@@ -253,7 +253,7 @@ class _Once:
 
 
 class _OnceAsync(_Once):
-    """`proceed` around an `async def` handler. It knows whether what it returned was awaited."""
+    """`proceed` around an `async def` handler. It knows whether its coroutine was awaited."""
 
     _returned: Any = None
 
@@ -309,7 +309,7 @@ def enqueue_chain() -> EnqueueChain:
 
 @cache
 def frozen_enqueue_chain() -> EnqueueChain | None:
-    """Return the chain for use, frozen; None when it is empty. Every enqueue asks for it."""
+    """Return the chain for use, frozen, or None if it is empty. Every enqueue asks for it."""
     chain = enqueue_chain()
     chain.freeze()
     return chain if len(chain) else None

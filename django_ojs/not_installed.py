@@ -1,13 +1,13 @@
-"""What the extensions of this package answer to where they are not installed: the line to add.
+"""The paths, names and settings of extensions that are not installed, and the line to add.
 
-`apps` beside it puts the product together. These are the only files that know them by name.
+`apps` beside it puts the product together. Only these two files know the extensions by name.
 """
 
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
-#: Those that are apps of their own.
+#: Extensions that are apps of their own.
 APPS: Final = ("checkpoints", "cron", "outbox", "tenants", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
@@ -33,7 +33,7 @@ NAMES: Final = {
     "django_ojs.extensions.workflows.models": "Workflow",
 }
 
-#: The settings in `OJS` of those that are apps of their own.
+#: The settings in `OJS` of extensions that are apps of their own.
 SETTINGS: Final = {
     "outbox": "OUTBOX KEEP_SENT",
     "steps": "MAX_STEPS MAX_STEP_RESULT_BYTES LONGEST_WAIT KEEP_SIGNALS",
@@ -41,7 +41,7 @@ SETTINGS: Final = {
     "workflows": "MAX_WORKFLOW_JOBS KEEP_WORKFLOWS",
 }
 
-#: The fields in the configuration of a queue of those that are apps of their own.
+#: The fields in the configuration of a queue of extensions that are apps of their own.
 QUEUE_FIELDS: Final = {"tenants": "tenant_fairness tenant_limits"}
 
 #: The app of an extension that has another name.
@@ -50,7 +50,7 @@ _APPS: Final = {"limits by key": "limits"}
 
 def check_module(module: str, name: str) -> None:
     """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
-    # Importing the package imports nothing of Django.
+    # This is imported here, because importing the package must import nothing of Django.
     from django.apps import apps
     from django.core.exceptions import ImproperlyConfigured
 
@@ -90,7 +90,7 @@ def _line_for(name: str, owned: Mapping[str, str]) -> str | None:
     return next(map(line_to_add, owners), None)
 
 
-#: Those that may leave something in the tables of the core behind, by number.
+#: Extensions that may leave something behind in the tables of the core, by number.
 NUMBERS: Final = {
     10: "tenants",
     12: "limits of queues",

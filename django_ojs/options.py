@@ -126,7 +126,7 @@ _OPTION_NAMES = tuple(option.name for option in fields(Options))
 _option_values = attrgetter(*_OPTION_NAMES)
 NO_OPTIONS = Options()
 
-#: Not options, because it is the first argument.
+#: These are no options, because the type is the first argument.
 _TYPE = ("name", "type")
 
 
@@ -200,10 +200,10 @@ def envelope_of(
 
 
 def alike_of(items: Sequence[Request]) -> AlikeJobs | None:
-    """Return the described jobs, where they differ in their arguments only.
+    """Return the described jobs if they differ in their arguments only, else None.
 
-    None where they do not, where the arguments decide more than `args` (a unique key, the key of a
-    limit), or where something is wrong with them.
+    Return None also if the arguments decide more than `args` (a unique key, the key of a limit), or
+    if something is wrong with them.
     """
     if set(map(type, items)) != {Request}:
         return None
@@ -237,7 +237,7 @@ _OUTBOX: Final = PushOptions(notes=(FullPolicy(outbox=True),))
 
 
 def push_options_of(item: Request) -> PushOptions:
-    """Return how to push a described job. Raises InvalidRequest."""
+    """Return the push options of a described job. Raises InvalidRequest."""
     policy = full_policy(item.type, item.options)
     generated = item.options.id is None
     if policy is _RAISE and generated and not hooks.registry.notes:
@@ -249,7 +249,7 @@ def push_options_of(item: Request) -> PushOptions:
 def push_options_of_batch(
     items: Sequence[Request], on_full: OnFull | None, block_timeout: Duration | None
 ) -> PushOptions:
-    """Return how to push described jobs together; without `on_full` they must agree.
+    """Return the push options of a batch of jobs; without `on_full`, the jobs must agree.
 
     Raises InvalidRequest.
     """
@@ -350,7 +350,8 @@ def rate_limit_of(given: object) -> "RateLimitPolicy":
 
 def _when(value: When, name: str) -> datetime | timedelta:
     if name == "scheduled_at" and isinstance(value, timedelta):
-        value = max(value, timedelta(0))  # A time that is over is now, as an absolute one is.
+        # A negative time means now, as an absolute time in the past does.
+        value = max(value, timedelta(0))
     if isinstance(value, datetime | timedelta | str):
         return times.parse_when(value, name)
     raise InvalidRequest.of(

@@ -99,7 +99,7 @@ def _may_be_object(parameter: inspect.Parameter) -> bool:
 
 
 def has_json_default(parameter: inspect.Parameter) -> bool:
-    """Whether a job can carry the default of a parameter; also where it has none."""
+    """Whether a job can carry the default of a parameter, or there is no default."""
     if parameter.default is inspect.Parameter.empty:
         return True
     try:

@@ -40,12 +40,14 @@ class Action:
     `run(request, object, values)` changes one object and returns what it did, in the language of
     the user. It raises OJSError or `Skipped` if it cannot. `done` counts objects in messages
     ("%(count)d paused").
+
     `consequences(request, objects)` are the sentences of the confirmation page; `in_force(objects)`
     are rows for it, each with a name, the value in force, where that comes from, and what it hides;
     `choices(objects)` are the texts of its button and of the link that leaves it, where the label
-    alone would be ambiguous. `confirm_name`: the name of the object must be typed.
-    `applies_to(object)`: whether the page of an object has the button; the operation itself rejects
-    other objects.
+    alone would be ambiguous. If `confirm_name`, the user has to type the name of the object.
+
+    `applies_to(object)` is whether the page of an object has the button; the operation itself
+    rejects other objects.
     """
 
     name: str
@@ -65,7 +67,7 @@ class Action:
 
     @classmethod
     def pause(cls, run: Run, **options: Any) -> "Action":
-        """Return the action *Pause*, which an operator has on whatever stops jobs from starting."""
+        """Return the action *Pause* of an object that can stop jobs from starting."""
         return cls(
             name="pause",
             label=gettext_lazy("Pause"),
@@ -92,7 +94,7 @@ class Action:
         return self.consequences is not None or self.form is not None or self.confirm_name
 
     def problem_with(self, keys: Sequence[str]) -> str | None:
-        """Return why the action cannot run on this many objects; None if it can."""
+        """Return why the action cannot run on this many objects, or None if it can."""
         if not keys:
             return _("Nothing was selected.")
         if len(keys) > 1 and not self.multiple:

@@ -82,7 +82,7 @@ class ApiKeyForm(_Form):
 
 
 class ReplaceForm(forms.Form):
-    """How long both keys are valid."""
+    """The form that asks how long both keys are valid."""
 
     grace = forms.IntegerField(
         label=gettext_lazy("Hours for which the old key stays valid"),
@@ -128,8 +128,8 @@ class ApiKeyAdmin(SecretPageAdmin):
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
-        # `now`: the database's clock decides whether a key has expired.
-        # A replica may not have a key that was just revoked.
+        # `now` is the time of the database, because its clock decides whether a key has expired. A
+        # replica may not have a key that was just revoked.
         found: QuerySet[ApiKey] = super().get_queryset(request).using(database.alias())
         return key_expiry.with_replacement(found.annotate(now=Now()))
 
@@ -168,7 +168,8 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         if change:
-            # The other fields may have changed since then: the key was used, or revoked.
+            # The other fields may have changed since the form was read, when the key was used or
+            # revoked.
             obj.save(update_fields=form.changed_data)
             old, new = form.initial, form.cleaned_data
             operator.acted(
@@ -238,7 +239,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         return [replace, *super().get_urls()]
 
     def has_replace_permission(self, request: HttpRequest, key: ApiKey | None) -> bool:
-        """Whether the user may create a key and change this one."""
+        """Return whether the user may create a key and change this one."""
         return self.has_add_permission(request) and self.has_change_permission(request, key)
 
     def replace_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -284,7 +285,8 @@ class ApiKeyAdmin(SecretPageAdmin):
             latest_known=request.POST.get("latest_known"),
         )
         old = api_keys.keys().get(pk=key.pk)
-        if old.expires_at is not None:  # It may have been changed since then.
+        # Another user may have changed the old key just after it was replaced.
+        if old.expires_at is not None:
             self.message_user(
                 request,
                 _("The old key %(prefix)s is valid until %(time)s.")

@@ -58,7 +58,7 @@ PER_PAGE: Final = 50
 class Button:
     """A link to a confirmation page, or a form of one button that posts `key`.
 
-    `is_link`: it leads to another page and changes nothing.
+    If `is_link`, it leads to another page and changes nothing.
     """
 
     label: StrOrPromise
@@ -115,7 +115,7 @@ class OperatorModelAdmin(ObjectHistory):
     def get_urls(self) -> list[URLPattern]:
         patterns = super().get_urls()
         for pattern in patterns:
-            if pattern.name:  # The others only redirect.
+            if pattern.name:  # A pattern without a name only redirects.
                 pattern.callback = with_way_back(self, pattern.callback)
         return [
             self.pattern("action/<slug:name>/", self.action_view, "action"),
@@ -176,7 +176,7 @@ class OperatorModelAdmin(ObjectHistory):
         raise NotImplementedError
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Return the page of one object. Raises Http404."""
+        """Return the page of one object, or raise Http404."""
         raise Http404
 
     def changelist_view(
@@ -197,7 +197,7 @@ class OperatorModelAdmin(ObjectHistory):
             raise PermissionDenied
         try:
             return self.object_page(request, unquote(object_id))
-        except Http404 as error:  # Mostly an old link: the page says where to go next.
+        except Http404 as error:  # The link is often an old one, so the page says where to go next.
             reason = error.args[0] if error.args else ""
             return self.render(request, "not_found", _("Not found"), {"reason": reason}, status=404)
 
@@ -219,7 +219,7 @@ class OperatorModelAdmin(ObjectHistory):
     def run_action(self, request: HttpRequest, action: Action, keys: Sequence[str]) -> HttpResponse:
         """Run an action that the address names, or show its confirmation page, which posts there.
 
-        For pages of extensions too. Raises PermissionDenied.
+        Pages of extensions use this method too. Raises PermissionDenied.
         """
         if not self.has_scope(request, action.scope):
             raise PermissionDenied
@@ -293,7 +293,7 @@ class OperatorModelAdmin(ObjectHistory):
     def buttons(self, request: HttpRequest, obj: Any, *names: str) -> list[Button]:
         """Return the buttons of an object's page: what the user and the object's state allow.
 
-        `names`: of these actions only.
+        With `names`, only the buttons of these actions are returned.
         """
         query = urlencode({"key": obj.pk, "next": request.get_full_path()})
         return [
@@ -356,7 +356,7 @@ class OperatorModelAdmin(ObjectHistory):
     ) -> list[Button]:
         """Return the buttons for the selected rows of a list.
 
-        `examples`: only actions that apply to one of these objects.
+        With `examples`, only actions that apply to one of these objects have a button.
         """
         return [
             Button(
@@ -381,7 +381,7 @@ class OperatorModelAdmin(ObjectHistory):
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
         unread = context.get("unread") or Unread()
-        if "maintenance_mode" in context:  # None means that this page has tried to read it.
+        if "maintenance_mode" in context:  # A page that could not read it has None here.
             maintenance = context["maintenance_mode"]
         else:
             maintenance = timed(unread, gettext_noop("maintenance mode"), mode.status)
@@ -418,7 +418,7 @@ def read_page(
 ) -> tuple[Page[T] | None, dict[str, Any]]:
     """Read the page after, or before, the cursor of the address; return it with its context.
 
-    A cursor that is none leads to the first page, which says so.
+    With an invalid cursor, this is the first page, and its context has an error.
     """
     after, before = request.GET.get("after"), request.GET.get("before")
     cursor, errors = after or before or None, []
@@ -434,7 +434,10 @@ def read_page(
 
 
 def page_of(rows: Sequence[T], number: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:
-    """Return the rows of a page, and its context for pages.html; a wrong number is a near one."""
+    """Return the rows of a page, and its context for pages.html.
+
+    A number out of range leads to the nearest page, any other text to the first one.
+    """
     last = max(1, -(-len(rows) // size))
     valid = number.isascii() and number.isdigit() and len(number) < 9
     page = min(last, max(1, int(number))) if valid else 1

@@ -86,10 +86,10 @@ def bulk_buttons(
     *names: str,
     what: str = "",
 ) -> list[Button]:
-    """Return the buttons for all jobs of a filter; none for a filter that matches every job.
+    """Return the buttons for all jobs of a filter, or none for a filter that matches every job.
 
-    `names`: of these actions only. `what` names the jobs in the labels, where nothing beside the
-    buttons does.
+    With `names`, only the buttons of these actions are returned. `what` names the jobs in the
+    labels, where nothing beside the buttons does.
     """
     if which.empty:
         return []

@@ -124,7 +124,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
             except OJSError as error:
                 form.add_error(None, error.message)
             except signing.BadSignature:
-                # Nothing is changed rather than jobs that the page did not count.
+                # Without this time, the operation could change jobs that the page did not count.
                 form.add_error(
                     None, _("It is not known when this page was read. Check the jobs again.")
                 )
@@ -171,9 +171,9 @@ class BulkOperationAdmin(OperatorModelAdmin):
 
 
 def _read_at(signed: str) -> datetime | None:
-    """Return when the confirmation page was read; None for a request without it, as of a script.
+    """Return when the confirmation page was read, or None if the request does not contain it.
 
-    Raises BadSignature.
+    A script can post without having read the page. Raises BadSignature.
     """
     if not signed:
         return None
@@ -182,7 +182,7 @@ def _read_at(signed: str) -> datetime | None:
 
 def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
-    # What a filter names reveals what jobs carry.
+    # The values in a filter reveal what the payloads of jobs contain.
     search = permitted(
         Search(filter=which), payload=payloads.has_permission(request), positions=positions
     )
@@ -207,7 +207,7 @@ def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
 def _links(
     operation: BulkOperation, found: bulk_operations.Retried | None
 ) -> list[tuple[int, str, str]]:
-    """Return the numbers of jobs that a retry led to, in words, each with the list of the jobs."""
+    """Return the numbers of jobs that a retry led to, in words, each with a link to the jobs."""
     if found is None:
         return []
     is_open = tuple(state for state in State if state not in TERMINAL)

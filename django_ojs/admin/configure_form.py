@@ -71,12 +71,12 @@ _GROUPS: Final[Sequence[tuple[str, StrOrPromise, Sequence[str]]]] = (
         ("keep_completed", "keep_cancelled", "keep_discarded"),
     ),
 )
-#: What `initial` has the values under that hold where a field is empty.
+#: The key of `initial` for the values that apply where a field is empty.
 IN_FORCE: Final = "in_force"
 
 
 class _TimeField(forms.CharField):
-    """Seconds, or a duration."""
+    """A field that takes seconds or a duration."""
 
     def clean(self, value: Any) -> Any:
         text = str(super().clean(value))
@@ -171,7 +171,8 @@ class ConfigureForm(forms.Form):
     def groups(self, opened: str) -> list[tuple[StrOrPromise, list[forms.BoundField], bool]]:
         """Return the groups, each with a title, its fields and whether it is unfolded.
 
-        `opened` is the name of one; by default the first. So is each that has an error.
+        The group named `opened` is unfolded (by default the first one), and so is each with an
+        error.
         """
         known = [name for name, _title, _fields in _GROUPS]
         first = opened if opened in known else known[0]
@@ -218,8 +219,8 @@ def changed_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
 def changes(queue: Queue, changed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the changed values change in the configuration, by top-level key.
 
-    The others are left out: a field shows less than is stored, such as a threshold in whole
-    percents, and no names as none.
+    Unchanged values are left out, because a field can show less than is stored: it rounds a
+    threshold to whole percents, and shows an empty list of names like a missing one.
     """
     merged = _with(_with_one_spelling(queue.config), changed)
     return {
@@ -246,7 +247,7 @@ def _is_number(field: forms.Field) -> bool:
 
 
 def _with(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with the values of a form; an empty one removes the member."""
+    """Return a configuration with the values of a form, where an empty value removes the member."""
     found = dict(config)
     for name, value in values.items():
         if name == "warning_threshold" and value is not None:
@@ -278,7 +279,7 @@ def _put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _field_of(error: OJSError) -> str | None:
-    """Return the field that an error of the configuration is about; None if it has none."""
+    """Return the field that an error of the configuration is about, or None."""
     path = str(error.details.get("field", "")).split(".")
     found = [name for name, known in _MEMBERS.items() if list(known)[: len(path)] == path]
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""Dead letters in groups of one queue, type, error and message: a group is retried at once."""
+"""Dead letters in groups of one queue, type, error and message; actions apply to whole groups."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 
 
 class DeadLetterAdmin(OperatorModelAdmin):
-    """The groups; a dead letter is a job, and its page is the job's."""
+    """Lists the groups. A dead letter is a job, so it is shown on the page of that job."""
 
     place = 30
     view_permission = "view_job"

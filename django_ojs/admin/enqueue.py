@@ -108,7 +108,7 @@ def _enqueue(
     args: Sequence[Any],
     options: Options,
 ) -> HttpResponse | None:
-    """Enqueue a new job; None where the form shows an error."""
+    """Enqueue a new job, or return None if the form then shows an error."""
     item = Request(type=form.type, args=list(args), options=options)
     try:
         result = push_by_operator(envelope_of(item), push_options_of(item))
@@ -186,7 +186,10 @@ def _job(page: OperatorModelAdmin, key: str) -> Job:
 
 
 def _may_edit(request: HttpRequest, job: Job) -> bool:
-    """Whether the form has the arguments: not where it would store what redaction shows of them."""
+    """Return whether the form has the arguments.
+
+    It has none if any of them is redacted, because it would store the redacted value.
+    """
     if not payloads.may_see(request) or redacted(job.args) != job.args:
         return False
     return "offloaded" not in job.options and len(json.dumps(job.args)) <= _MAX_EDITED

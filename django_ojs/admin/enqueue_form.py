@@ -24,7 +24,7 @@ _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
 _MISSING: Final = inspect.Parameter.empty
-#: Stands before the names of parameters, because another field may have the same name.
+#: The prefix of the fields' names, because a parameter may have the name of another field.
 _PREFIX: Final = "arg_"
 #: Characters of an annotation or a default in a help text.
 _MAX_SHOWN: Final = 80
@@ -35,7 +35,7 @@ _OPTIONAL: Final = re.compile(r"(?:Optional\[(?P<inner>\w+)\]|(?P<plain>\w+)(?: 
 
 
 class JSONArgumentField(forms.CharField):
-    """A JSON value. An empty field is `empty`."""
+    """A JSON value. The value of an empty field is `empty`."""
 
     widget = forms.Textarea
 
@@ -74,11 +74,11 @@ class Argument:
 
 
 class EnqueueForm(forms.Form):
-    """A job of a type. `args` are those of the job that it is a copy of.
+    """A job of a type. `args` are the arguments of the job that it is a copy of, if it is one.
 
-    `has_arguments` False: the arguments of that job are kept. `as_json`: in one field, as an array.
-    `if_empty`: the queue and the priority of a job whose fields are empty, where these are not the
-    handler's.
+    Without `has_arguments`, the copy keeps the arguments of that job. With `as_json`, one field has
+    all arguments as an array. `if_empty` are the queue and the priority that apply where the fields
+    are empty, if they are not the handler's.
     """
 
     queue = QueueNameField()
@@ -126,7 +126,10 @@ class EnqueueForm(forms.Form):
 
     @property
     def has_handler(self) -> bool:
-        """Whether this process has a handler of the type. A template would call the handler."""
+        """Whether this process has a handler of the type.
+
+        A template would call `_handler` itself.
+        """
         return self._handler is not None
 
     @property
@@ -206,7 +209,7 @@ def _parameters(handler: Handler[..., Any]) -> list[inspect.Parameter]:
 
 
 def _by_name(handler: Handler[..., Any], args: Sequence[Any] | None) -> dict[str, Any] | None:
-    """Return the arguments of a job by the parameters; None where they do not fit these."""
+    """Return the arguments of a job by parameter, or None if they do not fit the parameters."""
     if args is None:
         return {}
     positional, keywords = handler.split_keywords(list(args))
@@ -246,7 +249,7 @@ def _argument(parameter: inspect.Parameter, value: Any) -> Argument:
 
 
 def _fits(simple: str, value: Any, is_optional: bool) -> bool:
-    """Whether a field of this kind shows a value, and gives it back unchanged."""
+    """Return whether a field of this kind can show a value and return it unchanged."""
     if value is None:
         return is_optional
     if isinstance(value, bool) or simple == "bool":

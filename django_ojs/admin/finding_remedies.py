@@ -23,10 +23,10 @@ from django_ojs.spec.states import State
 
 
 def remedies(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
-    """Return what the user may do about a finding; none for what no page can mend."""
+    """Return what the user may do about a finding; nothing if no page offers a remedy."""
     found: list[Button] = []
     for to in finding.pages:
-        with suppress(OJSError):  # A name that a search cannot hold.
+        with suppress(OJSError):  # Not every name can be written in a search.
             found += list(_buttons(page, request, to))
     return found
 
@@ -85,7 +85,7 @@ def _jobs_label(which: JobFilter) -> str:
 def _list(
     page: OperatorModelAdmin, request: HttpRequest, admin: Any, model: type[Model], query: str = ""
 ) -> Iterator[Button]:
-    """Yield a link to a list, also that of an ordinary ModelAdmin."""
+    """Yield a link to a list, which may be that of an ordinary ModelAdmin."""
     if admin.has_view_permission(request):
         label = capfirst(str(model._meta.verbose_name_plural))
         url = page.url("changelist", model=model) + query

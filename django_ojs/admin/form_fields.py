@@ -11,7 +11,7 @@ from django_ojs.spec.errors import OJSError
 
 
 class NamesField(forms.CharField):
-    """Names, one per line; a list of them."""
+    """A field for names, one per line; its value is a list."""
 
     widget = forms.Textarea(attrs={"rows": 3})
 
@@ -23,7 +23,7 @@ class NamesField(forms.CharField):
 
 
 class LinesField(NamesField):
-    """Names that may have spaces, such as those of API keys, one per line; a list of them."""
+    """Like NamesField, but names may have spaces, such as those of API keys."""
 
     def to_python(self, value: Any) -> Any:
         lines = (forms.CharField.to_python(self, value) or "").splitlines()
@@ -31,7 +31,7 @@ class LinesField(NamesField):
 
 
 class PriorityField(forms.IntegerField):
-    """The priority of a job, or nothing."""
+    """A field for the priority of a job, which may be empty."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("label", gettext_lazy("Priority"))
@@ -39,7 +39,7 @@ class PriorityField(forms.IntegerField):
 
 
 class QueueNameField(forms.CharField):
-    """The name of a queue, or nothing."""
+    """A field for the name of a queue, which may be empty."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("label", gettext_lazy("Queue"))

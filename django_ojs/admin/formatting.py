@@ -35,7 +35,7 @@ def grouped(value: int) -> str:
 
 
 def decimal(text: str) -> str:
-    """Show a number, rounded to its digits already, with the decimal sign of the language."""
+    """Show a number that is already rounded, with the decimal sign of the language."""
     return str(formats.number_format(text))
 
 
@@ -72,7 +72,7 @@ def duration(value: timedelta | float | None) -> str:
 
 
 def octave(seconds: float | None) -> str:
-    """Show what is known of a duration that was counted by powers of two: 1 s to 2 s."""
+    """Show the range of a duration that was counted by powers of two, such as 1 s to 2 s."""
     if seconds is None:
         return DASH
     high = 2.0 ** max(0, math.ceil(math.log2(max(seconds * 1000, 1)))) / 1000
@@ -81,7 +81,7 @@ def octave(seconds: float | None) -> str:
 
 
 def limits_in_words(policy: Mapping[str, Any]) -> str:
-    """Show the limits of a limit key; nothing for none."""
+    """Show the limits of a limit key, or "" if it has none."""
     parts = []
     if policy.get("concurrency") is not None:
         parts.append(_("%(count)s at the same time") % {"count": grouped(policy["concurrency"])})
@@ -100,7 +100,7 @@ def limits_in_words(policy: Mapping[str, Any]) -> str:
 
 
 def absolute_time(moment: datetime | None) -> str:
-    """Show a moment to the second in the current timezone; nothing for None."""
+    """Show a moment to the second in the current timezone, or "" for None."""
     if moment is None:
         return ""
     # Translators: a format of Django for 2026-01-31 14:05:09 UTC

@@ -81,7 +81,7 @@ def _retry_changed(request: HttpRequest, job: Job, values: Mapping[str, Any]) ->
 
 def _cancel(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     before = cancel.cancel(job.pk)[1]
-    if before is State.CANCELLED:  # Another user was first, and the audit trail names that one.
+    if before is State.CANCELLED:  # Another user was faster, and the audit trail names that user.
         raise Skipped(_("The job is already cancelled."))
     if before is State.ACTIVE:
         return _(

@@ -30,12 +30,12 @@ from django_ojs.storage.figures import counts
 _PREVIEW_BYTES: Final = 16 * 1024
 _PREVIEW_LENGTH: Final = 140
 
-#: Characters of a worker's id that is shown whole, and digits of another one.
+#: A worker's id of up to this many characters is shown in full; of a longer one, only the last
+#: characters are.
 _SHORT_ID: Final = 16
 _LAST_DIGITS: Final = 6
 
-#: For each state a symbol and a colour, beside its name; and what the time column shows: a word,
-#: and a field.
+#: For each state its symbol, its colour, and what the time column shows: a word and a field.
 _SHOWN: Final[dict[State, tuple[str, str, StrOrPromise, str]]] = {
     State.SCHEDULED: ("◷", "", pgettext_lazy("before a time", "due"), "due_at"),
     State.PENDING: ("◌", "", pgettext_lazy("before a duration", "pending"), "created_at"),
@@ -77,7 +77,7 @@ class Badge:
     level: str
 
 
-#: How each state is shown, a dead letter apart.
+#: How each state is shown; see `badge` for dead letters.
 STATE_BADGES: Final = {
     state: Badge(value=state.value, symbol=symbol, word=STATE_WORDS[state], level=level)
     for state, (symbol, level, _word, _field) in _SHOWN.items()
@@ -86,7 +86,7 @@ STATE_BADGES: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobTime:
-    """The time that matters in a job's state. `form`: `age` ("12 s") or `ago` ("in 3 min")."""
+    """The time that matters in a job's state. `form` is `age` ("12 s") or `ago` ("in 3 min")."""
 
     word: StrOrPromise
     moment: datetime | None
@@ -102,13 +102,13 @@ class JobRow:
     message: str
     #: The progress of a running job that reports it.
     share: float | None
-    #: A sentence on how long its latest run took, or how long it waited for the one that goes on.
+    #: A sentence on how long its latest run took, or how long it waited for its current run.
     lasted: str
     #: The label of its worker, and the last digits of the worker's id.
     worker: str
     #: What a scheduled job waits for, where an extension knows more than its time.
     waits_for: str
-    #: Those of the columns of extensions.
+    #: Its cells in the columns of extensions.
     cells: Sequence[tuple[AdminColumn, Any]] = ()
 
 
@@ -203,7 +203,7 @@ def _row(
 
 
 def worker_name(worker_id: str, labels: Mapping[str, str]) -> str:
-    """Return a worker's label and the last digits of its id; other programs choose short ids."""
+    """Return a worker's label and its id, or the end of a long id."""
     end = worker_id if len(worker_id) <= _SHORT_ID else f"…{worker_id[-_LAST_DIGITS:]}"
     label = labels.get(worker_id, "")
     return f"{label} {end}" if label else end

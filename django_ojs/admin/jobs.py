@@ -41,7 +41,7 @@ from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
 
-#: Characters of a JSON value on a page; a shorter value than the second is unfolded.
+#: The most characters of a JSON value on a page, and how short one must be to be unfolded.
 _MAX_JSON: Final = 200_000
 UNFOLDED_JSON: Final = 4_000
 #: Characters of the message of a progress report.
@@ -61,7 +61,7 @@ _SHOWN_OPTIONS: Final = (
     *("parent_id", "root_id", "offloaded"),
 )
 
-#: Of a search that is only asked whether it finds a job.
+#: The page of a search that is only asked whether it finds a job.
 _ONE: Final = PageRequest(limit=1)
 
 #: The actions that have a button; the others are in a list.
@@ -159,7 +159,7 @@ class JobAdmin(OperatorModelAdmin):
     def _unreadable(
         self, request: HttpRequest, text: str, errors: list[str], payload: bool
     ) -> HttpResponse:
-        """Return the page of a search that has no filter: no job, and no action."""
+        """Return the page of a search that cannot be read; it has no jobs and no actions."""
         with timed_queries() as query:
             tabs = job_list.tabs(query, JobFilter())
             meant = _meant(query, text, payload)
@@ -248,7 +248,7 @@ def _attempts(job: Job) -> list[Attempt]:
 
 
 def _family(job: Job) -> dict[str, Any]:
-    """Return the parent of a job and its first children, as far as they are there."""
+    """Return the parent of a job and its first children, as far as they still exist."""
     found = list(lineage.children_of([job.pk])[: _MAX_CHILDREN + 1])
     parent = None
     if job.parent_id is not None:
@@ -296,7 +296,7 @@ def _message(progress_data: Any) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return a value as JSON for a page, not all of a very long one."""
+    """Return a value as JSON for a page, which shortens a very long one."""
     text = json.pretty(value)
     if len(text) <= _MAX_JSON:
         return text

@@ -38,7 +38,7 @@ def sees_all(request: HttpRequest) -> bool:
 
 
 def visible(request: HttpRequest, keys: Iterable[str]) -> list[str]:
-    """Return those keys of which the user may see all."""
+    """Return the keys that the user may see in full."""
     return [key for key in keys if is_visible(request, key)]
 
 

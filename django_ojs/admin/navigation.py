@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 #: The place of a page that has none.
 _LAST: Final = 1_000
 
-#: Pages that are shown at once.
+#: The most pages that the navigation shows outside its list of more pages.
 _TABS: Final = 6
 
 #: Seconds for which a number is reused.
 _REUSED_FOR: Final = 15
 
-#: Seconds for one query: a page is not slower for a number of its navigation.
+#: The timeout in seconds of one query, so that a number of the navigation does not delay a page.
 _QUERY_SECONDS: Final = 0.5
 
 
@@ -75,7 +75,7 @@ class RecentNumbers:
         self._read[model] = time.monotonic(), number
 
     def keep(self, model: type[Model]) -> None:
-        """Reuse the number of before for a time, because it could not be read anew."""
+        """Reuse the former number for a time, because a new one could not be read."""
         former = self._read.get(model)
         self[model] = None if former is None else former[1]
 
@@ -108,7 +108,7 @@ def entries(
 
 
 def behind_more(found: list[Entry]) -> list[Entry]:
-    """Return the pages that are not shown at once: one page is no reason for a list."""
+    """Return the pages for the list of more pages, which never holds just one."""
     return found[_TABS:] if len(found) > _TABS + 1 else []
 
 
@@ -123,7 +123,10 @@ def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type
 
 
 def remember_findings(findings: "Sequence[Finding]", *, are_complete: bool) -> None:
-    """Reuse the number of findings that a page has counted; a part of a page keeps its number."""
+    """Keep the number of findings that a page has counted.
+
+    If some could not be read, the former number stays.
+    """
     if not are_complete:
         _recent.keep(Overview)
         return
@@ -137,13 +140,13 @@ def remember_findings(findings: "Sequence[Finding]", *, are_complete: bool) -> N
 def _numbers(
     pages: Container[type[Model]], current: type[Model] | None
 ) -> dict[type[Model], Number | None]:
-    """Return the numbers of these pages. The page of dead letters counts its own anew."""
+    """Return the numbers of these pages. The page of dead letters always reads its own number."""
     wanted = [model for model in (Overview, DeadLetterJob) if model in pages]
     outdated = [m for m in wanted if m not in _recent or m is current is DeadLetterJob]
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                # It reads much, and is imported for the first page.
+                # This module imports much, so it is imported only where it is needed.
                 from django_ojs.reports import current_findings
 
                 found = current_findings.read(query).causes

@@ -18,12 +18,12 @@ from django_ojs.spec.states import State
 def remedies(
     page: OperatorModelAdmin, request: HttpRequest, job: Job, reason: NotRunning | None
 ) -> list[Button]:
-    """Return what the user may do so that a job runs; none where it only has to wait."""
+    """Return what the user may do so that a job runs; nothing if the job only has to wait."""
     if reason is None:
         return []
     try:
         return _remedies(page, request, job, reason)
-    except OJSError:  # A name that a search cannot hold.
+    except OJSError:  # Not every name can be written in a search.
         return []
 
 
@@ -55,9 +55,9 @@ def _running(page: OperatorModelAdmin, request: HttpRequest, job: Job) -> list[B
 def _changes(
     page: OperatorModelAdmin, request: HttpRequest, job: Job, waits: Waits
 ) -> list[Button]:
-    """Return what leads to what a rule lets the job wait for."""
+    """Return links to where the user can change what the job waits for."""
     if waits.about is not None:
         return page.link_to(request, waits.about)
     buttons = page.buttons_of(request, Queue(name=job.queue), "configure")
-    # Where the form opens.
+    # `open` names the group of values that the form unfolds.
     return [replace(button, url=f"{button.url}&open={waits.group}") for button in buttons]

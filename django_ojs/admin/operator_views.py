@@ -42,14 +42,14 @@ class OperatorViews(ObjectHistory):
     def get_urls(self) -> list[URLPattern]:
         patterns = super().get_urls()
         for pattern in patterns:
-            if pattern.name:  # The others only redirect.
+            if pattern.name:  # A pattern without a name only redirects.
                 pattern.callback = with_way_back(self, with_operator(pattern.callback))
         return patterns
 
     def response_action(
         self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Run an action on the selected rows that exist; Django's raises for any other key.
+        """Run an action on the selected rows with valid keys; Django's method rejects other keys.
 
         Newer versions of Django pass the place of the action as well.
         """
@@ -65,7 +65,7 @@ class OperatorViews(ObjectHistory):
 
 
 class FirstRowsPaginator(_Paginator):
-    """Counts the first rows of a list of Django's only, so that no page has a large offset."""
+    """Counts only the first rows of Django's list, so that no page has a large offset."""
 
     @cached_property
     def count(self) -> int:
@@ -74,7 +74,7 @@ class FirstRowsPaginator(_Paginator):
 
 
 def view_name(model: type[Model], view: str) -> str:
-    """Return the name of a page of a model, for `reverse`: each app has pages of its own."""
+    """Return the name of a page of a model, for `reverse`; it depends on the app of the model."""
     return f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"
 
 
@@ -98,7 +98,7 @@ def with_operator(view: View) -> View:
 
 
 def with_way_back(page: Any, view: View) -> View:
-    """Show a user who may not do this a page with the navigation, and not a bare sentence."""
+    """Show a user without the permission a page with the navigation, not a bare sentence."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

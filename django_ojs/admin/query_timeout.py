@@ -17,7 +17,7 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
-#: What the reports call their queries, which are not translated.
+#: The names of the reports' queries, listed here for translation; the reports do not mark them.
 NAMES: Final = (
     gettext_noop("queues"),
     gettext_noop("oldest jobs"),
@@ -40,7 +40,7 @@ class Unread:
     """The names of the queries of a page that have no result; the page says why."""
 
     timed_out: list[str] = field(default_factory=list)
-    #: The database rejected them, or was away.
+    #: The names of queries that the database rejected or could not receive.
     failed: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -73,7 +73,7 @@ class TimedQueries:
         except DatabaseError as error:
             timed_out = database.dialect().is_timeout_error(error)
             logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
-            # A wait for a lock that was given up has lasted too long as well.
+            # A query that gave up waiting for a lock counts as timed out.
             waited = isinstance(error, OperationalError) and (
                 database.dialect().is_contention_error(error)
             )
@@ -83,7 +83,7 @@ class TimedQueries:
 
 
 def timed(unread: Unread, name: str, query: Callable[[], T]) -> T | None:
-    """Return the result of one query; None, and its name in `unread`, if it has none."""
+    """Return the result of one query, or None with its name added to `unread`."""
     with timed_queries() as run:
         found = run(name, query)
     unread.add(run.unread)

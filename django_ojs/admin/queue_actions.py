@@ -26,7 +26,7 @@ from django_ojs.storage.figures import counts
 _PURGEABLE = [(state.value, STATE_WORDS[state]) for state in State if state is not State.ACTIVE]
 _PURGED_BY_DEFAULT = [state.value for state in (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE)]
 
-#: Jobs of one purge: some seconds of work. The next purge deletes the rest.
+#: The most jobs that one purge deletes, which takes some seconds; the next purge deletes more.
 _PURGE_LIMIT = 10_000
 
 
@@ -141,7 +141,7 @@ def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 
 
 def _configure_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
-    """Return what waits now, and the bounds in force, including those from the default policy."""
+    """Return how many jobs wait, and the bounds in force, including those of the default policy."""
     sentences = []
     for queue in objects:
         status = queues.get(queue.pk)
@@ -181,7 +181,7 @@ _BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
 
 
 def _in_force(objects: Sequence[Any]) -> Sequence[tuple[StrOrPromise, ...]]:
-    """Return each value of a queue's configuration, where it comes from, and what it hides."""
+    """Return each value of a queue's configuration, where it comes from, and what it overrides."""
     return [
         (
             _LABELS.get(each.name, each.name),
@@ -195,7 +195,7 @@ def _in_force(objects: Sequence[Any]) -> Sequence[tuple[StrOrPromise, ...]]:
 
 
 def _initial(queue: Any) -> Mapping[str, Any]:
-    """Return the values of the form, and what holds where a field is empty."""
+    """Return the values of the form, and those that apply where a field is empty."""
     fallback: dict[str, str] = {}
     for each in values_in_force(queue):
         values = [value for _source, value in each.hidden] if each.is_own else [each.value]

@@ -22,7 +22,7 @@ else:
 #: The field of a form with its token, and the session's list of the tokens that were sent.
 _FIELD: Final = "form_token"
 _SENT: Final = "django_ojs_sent_forms"
-#: Tokens that a session keeps, the latest.
+#: How many of the latest tokens a session keeps, and how many characters of each.
 _MAX_SENT: Final = 50
 _MAX_TOKEN: Final = 40
 
@@ -30,8 +30,8 @@ _MAX_TOKEN: Final = 40
 class SecretPageAdmin(OperatorViews, _Admin):
     """Adding an object leads to a page with its secret, which `save_model` sets as `obj.secret`.
 
-    To reload that page sends the form again, which must not make a second secret: each form has a
-    token, which works once. A redirect would have to store the secret meanwhile.
+    Reloading that page sends the form again. This must not make a second secret, so each form has a
+    token that works once. A redirect would have to store the secret in the meantime.
     """
 
     secret_title: ClassVar[StrOrPromise]

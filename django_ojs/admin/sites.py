@@ -62,7 +62,7 @@ def register(site: admin.AdminSite = admin.site, base: type[_Admin] = admin.Mode
 
 
 def _page_at(path: str, base: type[_Admin]) -> Any:
-    """Return what makes the page of a model on a site, in the place of its class."""
+    """Return a function that makes the page of a model, to be registered in place of a class."""
 
     def made(model: type[Model], site: admin.AdminSite) -> _Admin:
         # Some of the classes are mixins, for a theme's ModelAdmin.

@@ -44,13 +44,13 @@ register.filter("ojs_octave", octave)
 
 @register.filter("ojs_capped")
 def capped(value: int | None, has_more: bool) -> str:
-    """Show a number up to which was counted: 10 000+."""
+    """Show a number. If there are more than were counted, a plus sign follows it: 10 000+."""
     return f"{number(value)}+" if has_more else number(value)
 
 
 @register.filter("ojs_percent")
 def percent(share: float | None) -> str:
-    """Show a share. Some is never shown as none, and not all never as all."""
+    """Show a share in percent. A small share is not rounded to 0 %, nor a large one to 100 %."""
     if share is None:
         return DASH
     if 0 < share < 0.005:
@@ -135,7 +135,7 @@ def ojs_breadcrumbs(
 
 @register.inclusion_tag("django_ojs/admin/navigation.html", takes_context=True)
 def ojs_navigation(context: RequestContext) -> dict[str, Any]:
-    """Show the links to the pages, on those that Django renders too."""
+    """Show the links to the pages, also on those that Django renders."""
     site = _site(context)
     opts = context.get("opts")
     if site is None or context.get("is_popup"):

@@ -24,7 +24,7 @@ MAX_RUNS: Final = 50
 _NO_FAILURE: Final = frozenset(
     {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
 )
-#: In these states, the run that began last has ended: its attempt is stored, if it was one.
+#: In these states the latest run has ended, and its attempt is stored if it counts as one.
 _BETWEEN_RUNS: Final = frozenset({State.AVAILABLE, State.RETRYABLE, State.SCHEDULED})
 
 

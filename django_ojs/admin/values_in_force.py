@@ -12,7 +12,7 @@ from django_ojs.operations.queues.rows import is_deleted
 from django_ojs.operations.queues.status import stored_default
 from django_ojs.spec.queue_config import DEFAULT_POLICY, WARNING_THRESHOLD
 
-#: What holds where no layer has a value, for the values that the pages change.
+#: The values that apply if no layer has one, for the members that the pages change.
 _BUILT_IN: Final[dict[str, Any]] = {
     "backpressure.max_depth": 0,
     "backpressure.max_size_bytes": 0,
@@ -26,8 +26,8 @@ _BUILT_IN: Final[dict[str, Any]] = {
 class ValueInForce:
     """A member of the configuration, its value in force, and the layer that has it.
 
-    `hidden` are the values of lower layers, each with its layer: they hold where this one goes.
-    `is_own`: it is stored for this queue.
+    `hidden` are the values of lower layers, each with its layer; they apply if this one is removed.
+    `is_own` is True if the value is stored for this queue.
     """
 
     name: str

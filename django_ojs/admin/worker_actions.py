@@ -34,7 +34,7 @@ def _direct(directive: Directive) -> Callable[[HttpRequest, Any, Mapping[str, An
 
 
 class SlotsForm(forms.Form):
-    """How many jobs a worker runs at a time."""
+    """The form for the number of jobs that a worker runs at a time."""
 
     slots = forms.IntegerField(
         min_value=1,

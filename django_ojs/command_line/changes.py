@@ -129,7 +129,7 @@ def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
 
 
 def ask(console: Console, question: str, *, yes: bool) -> None:
-    """Go on only if the operator says so."""
+    """Continue only if the operator agrees."""
     answer = console.confirmed(question, yes=yes)
     if answer is None:
         raise usage_error(f"{question} stdin is no terminal: confirm with --yes.")

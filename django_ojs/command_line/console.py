@@ -99,7 +99,7 @@ class Console:
             self._err.flush()
 
     def table(self, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]]) -> None:
-        """Write rows under a head."""
+        """Write rows under a head with the titles of the columns."""
         titles = [Cell(column.title, "bold") for column in columns]
         cells = [titles, *([_cell(value) for value in row] for row in rows)]
         widths = _widths(columns, cells, fit=self.is_terminal)
@@ -119,7 +119,7 @@ class Console:
         return f"\x1b[{codes}m{text}\x1b[0m"
 
     def confirmed(self, question: str, *, yes: bool) -> bool | None:
-        """Ask whether to go on. Return None if there is no terminal to ask on."""
+        """Ask whether to continue. Return None if there is no terminal to ask on."""
         if yes:
             return True
         if not sys.stdin.isatty():

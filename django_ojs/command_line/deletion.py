@@ -54,7 +54,7 @@ def _purge(console: Console, options: Options) -> int:
             if not summary.has_more or not summary.succeeded:
                 break
     finally:
-        # This is said even after an interruption, because what was deleted is gone.
+        # This is shown even after an interruption, because the deleted jobs are gone.
         entry.complete(jobs=deleted, skipped=failed)
     console.progress("")
     if console.as_json:

@@ -39,7 +39,7 @@ _STYLES: Final = {"good": "green", "fair": "yellow", "bad": "bold red"}
 
 @dataclass(kw_only=True, slots=True)
 class _Result:
-    """A check that was made, what it found at last, and what it found before a repair."""
+    """A check that was made, what it found last, and what it found before a repair."""
 
     check: Check
     findings: list[Finding]

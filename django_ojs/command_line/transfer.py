@@ -1,6 +1,6 @@
 """`export` and `import`: jobs as JSON lines, each the envelope of a job.
 
-An import enqueues the jobs as PUSH does: their ids stay, their attempts start anew.
+An import enqueues the jobs as PUSH does: their ids stay, and their attempts start again.
 """
 
 import sys
@@ -66,7 +66,7 @@ def _export(console: Console, options: Options) -> int:
                 if number % PROGRESS == 0:
                     console.progress(counted_jobs(number))
     finally:
-        # This is said even if the reader has ended early, because it has these jobs.
+        # This is shown even if the reader has ended early, because it has these jobs.
         entry.complete(jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
@@ -225,7 +225,7 @@ def _ids(batch: Sequence[tuple[int, dict[str, Any]]]) -> list[UUID]:
 
 
 def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line with its number; None for one that is too long to be read."""
+    """Yield each line with its number, or None for one that is too long to be read."""
     number = 0
     while line := _read_line(lines, longest + 1):
         number += 1
@@ -276,7 +276,7 @@ def _import(console: Console, options: Options) -> int:
         try:
             found.read(lines)
         finally:
-            # This is said even after an interruption, because the batches before it are stored.
+            # This is shown even after an interruption, because the batches before it are stored.
             entry.complete(**_counts(found, Outcome))
     if found.steps:
         console.note(

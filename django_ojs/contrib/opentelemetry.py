@@ -164,7 +164,8 @@ class _Instrumentation(Extension):
             ):
                 results = store()
         except BaseException as error:
-            if not isinstance(error, UniqueKeyLocked):  # It is tried again, perhaps for hours.
+            # The enqueue is tried again, perhaps for hours.
+            if not isinstance(error, UniqueKeyLocked):
                 _record_error(span, error)
             span.end()
             raise
@@ -193,7 +194,7 @@ class _Instrumentation(Extension):
     def _process_span(self, context: JobContext) -> Iterator[None]:
         job = context.job
         parent = _extracted(_BAGGAGE, job.meta)
-        # A trace of its own: the job may run hours after the request (§6.1).
+        # The run has a trace of its own, because the job may run hours after the request (§6.1).
         span = self._tracer.start_span(
             f"{job.queue} process",
             context=parent,
@@ -447,7 +448,7 @@ def _enqueue_attributes(
 
 
 def _common(values: Iterable[object]) -> str | None:
-    """Return the value that all have; None where they differ.
+    """Return the value that all of them have, or None if they differ.
 
     Queues and types are not validated yet, and may be of any type and length.
     """
@@ -511,7 +512,7 @@ def _record_error(span: Span, error: BaseException, context: JobContext | None =
 def _record_interruption(span: Span, context: JobContext, seconds: float) -> None:
     """Mark the span of a run that was stopped: only a timeout is an error (§8.1)."""
     if not has_timed_out(context, seconds):
-        # Cancelled, or given back at the end of the worker.
+        # The run was cancelled, or given back because its worker ended.
         span.add_event("ojs.job.interrupted")
         span.set_status(StatusCode.OK)
         return

@@ -55,7 +55,7 @@ class RequestContextMiddleware:
     async def _respond(self, request: HttpRequest) -> HttpResponseBase:
         token = _request.set(request)
         try:
-            # A coroutine: __call__ comes here only when `get_response` is async.
+            # This is a coroutine, because __call__ comes here only when `get_response` is async.
             return await cast("Awaitable[HttpResponseBase]", self.get_response(request))
         finally:
             _request.reset(token)
@@ -103,11 +103,11 @@ def _context(request: HttpRequest) -> dict[str, Any]:
 
 
 def _loaded_user(request: HttpRequest) -> Any:
-    # Only a user that is loaded already: an enqueue must not cost a query, and an async view
-    # cannot make one here.
+    # Only a user that is loaded already is read: an enqueue must not cost a query, and an async
+    # view cannot make one here.
     user = getattr(request, "user", None)
     if isinstance(user, LazyObject) and user._wrapped is empty:
-        # `await request.auser()` leaves it here.
+        # `await request.auser()` keeps the user here.
         return getattr(request, "_acached_user", None)
     return user
 
@@ -117,6 +117,6 @@ def _request_id(request: HttpRequest) -> str:
     if _REQUEST_ID.fullmatch(given):
         return given
     if not hasattr(request, "_ojs_request_id"):
-        # One for all jobs of the request.
+        # All jobs of the request have the same id.
         request._ojs_request_id = f"req_{ids.uuid7()}"  # type: ignore[attr-defined]  # ours, on the request it belongs to
     return request._ojs_request_id  # type: ignore[attr-defined,no-any-return]  # set above

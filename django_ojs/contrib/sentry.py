@@ -47,8 +47,9 @@ class OJSIntegration(Integration):
     ) -> None:
         """Take the level of a run after which the job ends, and of one that will be retried.
 
-        None: such runs are not reported. `fingerprint` groups events by job type and error type
-        instead of by traceback. `local_variables` sends those of the frames, which hold arguments.
+        Runs whose level is None are not reported. `fingerprint` groups events by job type and error
+        type instead of by traceback. `local_variables` sends those of the frames, which hold
+        arguments.
         """
         for level in (final_level, retry_level):
             if level is not None and level not in LEVELS:
@@ -64,7 +65,7 @@ class OJSIntegration(Integration):
         process_end.register(_flush)
 
     def report(self, context: "JobContext", error: BaseException, seconds: float) -> None:
-        """Report the exception of a run, at the level of what follows it."""
+        """Report the exception of a run, at a level that depends on what follows the run."""
         # It is not imported at the top, because settings modules import this one.
         from django_ojs.operations import fail
         from django_ojs.worker import handler_call
@@ -75,7 +76,7 @@ class OJSIntegration(Integration):
         failure = Failure.from_exception(error, backtrace=False)
         retries = fail.decide(context.job, failure).action == "retry"
         if isinstance(error, HandlerResponse) and (retries or isinstance(error, Discard)):
-            return  # What the handler wanted.
+            return  # The handler wanted this.
         level = self.retry_level if retries else self.final_level
         if level is None:
             return
@@ -97,7 +98,7 @@ class SentryExtension(Extension):
 
 
 def _integration() -> OJSIntegration | None:
-    # The active client may have been made without it.
+    # The active client may have been made without this integration.
     return sentry_sdk.get_client().get_integration(OJSIntegration)
 
 

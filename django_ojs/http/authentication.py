@@ -93,7 +93,7 @@ def authentication_classes() -> list[type[BaseAuthentication]]:
 def _access(
     shown: str, names: tuple[str, str], scopes: tuple[str, ...], queues: tuple[str, ...]
 ) -> Access:
-    """Return the access of a key, whose row was read; the next request finds what it made of it."""
+    """Return the access of a key from its row, and keep it for the next request."""
     return Access(
         name=shown,
         scopes=api_keys.known_scopes(scopes),

@@ -15,7 +15,7 @@ from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLar
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
 #: Arrays, objects and members of objects in a body. A mebibyte, which each server accepts
-#: (ojs-payload-limits §3), has no more.
+#: (ojs-payload-limits §3), cannot have more.
 MAX_PARTS: Final = 2**20
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 

@@ -33,7 +33,7 @@ _QUEUE = "v1/queues/<str:name>"
 _DEAD_LETTER = "v1/dead-letter/<str:key>"
 
 urlpatterns: list[URLPattern] = [
-    # Those that are requested most come first: a path is compared with one pattern after the other.
+    # Frequent paths come first, because a path is compared with one pattern after the other.
     route("v1/jobs", jobs.Jobs, "ojs-jobs"),
     route("v1/jobs/batch", jobs.JobBatch, "ojs-jobs-batch"),
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),

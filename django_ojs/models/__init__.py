@@ -43,6 +43,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     models = apps.all_models["django_ojs"]
     if name.lower() not in models:
-        # The models of an app that stands before this one in INSTALLED_APPS ask for it.
+        # An app that comes before this one in INSTALLED_APPS may ask for a model before it is
+        # loaded.
         apps.get_app_config("django_ojs").import_models()
     return models[name.lower()]

@@ -1,11 +1,11 @@
-"""By which door an operator comes."""
+"""The ways in which an operator calls."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
 class ActorKind(models.TextChoices):
-    """How an operator has called: over the admin or HTTP as a user, with an API key, or a shell."""
+    """How an operator has called: as a user, with an API key, or from a shell."""
 
     USER = "user", _("user")
     API_KEY = "api_key", _("API key")

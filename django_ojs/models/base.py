@@ -12,7 +12,7 @@ M = TypeVar("M", bound=models.Model)
 
 
 class PrimaryQuerySet(models.QuerySet[M]):
-    """Rows whose locks and upserts say what they need, as far as the database has words for it."""
+    """Rows whose locks and upserts use the options that the database supports."""
 
     def select_for_update(
         self,
@@ -21,7 +21,10 @@ class PrimaryQuerySet(models.QuerySet[M]):
         of: Sequence[str] = (),
         no_key: bool = False,
     ) -> Self:
-        """Lock the rows. Where no weaker lock is to be had, or none of one table, take the lock."""
+        """Lock the rows.
+
+        If the database has no weaker lock, or none for one table, take a stronger one.
+        """
         features = connections[self.db].features
         if features.has_select_for_update:
             no_key = no_key and features.has_select_for_no_key_update

@@ -91,7 +91,7 @@ class BulkOperation(StoredModel):
 
     @property
     def stopper(self) -> str:
-        """By whom it was stopped, or by what, in the language of the reader."""
+        """Who or what stopped it, in the language of the reader."""
         is_error = self.stopped_by == STOPPED_BY_ERROR
         return gettext("an error; see the log") if is_error else self.stopped_by
 
@@ -99,7 +99,8 @@ class BulkOperation(StoredModel):
 class BulkOperationJob(StoredModel):
     """A job that a retry made available, so that the page of the operation shows what became of it.
 
-    Kept for a week after the end of the operation, and for the first jobs of a large one.
+    The row is kept for a week after the end of the operation. Of a large operation, only the first
+    jobs have one.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -37,7 +37,7 @@ class JobManager(models.Manager["Job"]):
     """Rows that only an enqueue creates."""
 
     def create(self, **values: Any) -> "Job":
-        """Reject: a row alone has passed no check, and its queue has no room for it."""
+        """Reject the call: such a row would have passed no check, and no bound of its queue."""
         raise TypeError(_NOT_CREATED)
 
     def bulk_create(self, objs: Iterable["Job"], *args: Any, **kwargs: Any) -> "list[Job]":
@@ -115,7 +115,8 @@ class Job(StoredModel):
     #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
-    #: What it is to extensions, a bit for the number of each: their triggers look at jobs with it.
+    #: A bit for each extension that the job concerns, by its number. The triggers of an extension
+    #: ignore jobs without its bit.
     marks = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
@@ -198,7 +199,8 @@ class Job(StoredModel):
                 condition=Q(state__in=_FINISHED),
             ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
-            # Dead letters in another queue than that where they ran, by that one: few.
+            # Dead letters that were moved to another queue, by the queue where they ran. They are
+            # few.
             models.Index(
                 "original_queue",
                 name="ojs_job_original_queue",
@@ -250,14 +252,17 @@ class Job(StoredModel):
 
     @property
     def queues(self) -> set[str]:
-        """Its queue, and that to which a retry would return it: who changes it may use both."""
+        """Its queue, and the one to which a retry would return it.
+
+        A change needs access to both.
+        """
         return {self.queue, self.original_queue or self.queue}
 
     @staticmethod
     def in_queues(names: Collection[str], job: str = "") -> models.Q:
         """Return the condition that one of the `queues` of a job is among these.
 
-        `job` leads to it from the rows of a query.
+        `job` is the path from the rows of a query to their job.
         """
         own = models.Q((f"{job}queue__in", names))
         return own | models.Q((f"{job}original_queue__in", names))
@@ -269,7 +274,7 @@ class Job(StoredModel):
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which it is a step."""
+        """The workflow that it is a step of."""
         return envelope.workflow_of(self.options)
 
     @property

@@ -23,7 +23,8 @@ class Queue(StoredModel):
     draining_at = models.DateTimeField(null=True, blank=True)
     #: Since when it is above its warning threshold; each change is an event.
     warned_at = models.DateTimeField(null=True, blank=True, editable=False)
-    #: Its episode, with hysteresis: see `operations.backpressure.episodes`.
+    #: The times of its episode of fullness, with hysteresis; see
+    #: `backpressure.operations.episodes`.
     near_full_at = models.DateTimeField(null=True, blank=True, editable=False)
     full_at = models.DateTimeField(null=True, blank=True, editable=False)
     eased_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -35,8 +35,8 @@ class Worker(StoredModel):
     )
     metadata = models.JSONField(default=dict)
     concurrency = models.PositiveIntegerField(null=True)
-    # Its slots may be changed from `concurrency` to at least and at most these; and the number that
-    # an operator has chosen, until it reports that.
+    # An operator may change `concurrency` to a number from the first to the second. The third is
+    # the number that an operator has chosen, until the worker reports it.
     least_slots = models.PositiveIntegerField(null=True)
     most_slots = models.PositiveIntegerField(null=True)
     wanted_slots = models.PositiveIntegerField(null=True)

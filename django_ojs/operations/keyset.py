@@ -4,8 +4,8 @@ An order maps the columns of a list, with "-" for descending, to the types of th
 column is unique. A cursor has the values of these columns in one row, so it stays valid when rows
 are added and deleted. Its text is opaque to clients. The admin, the HTTP API and the command line
 read their lists in this way, and a page by number is one with an offset. Two lists have no such
-order: the log of events, whose positions a reader keeps (`events.log`), and jobs that are sorted
-(`jobs.numbered_pages`).
+order: the log of events, whose positions a reader keeps (`events.operations.log`), and jobs that
+are sorted (`jobs.numbered_pages`).
 """
 
 import base64
@@ -101,7 +101,7 @@ def page(
     among: QuerySet[Any, Any] | None = None,
     scan_limit: int = 0,
 ) -> Page[Row]:
-    """Return a page of the rows of a query. Raises InvalidRequest for a wrong cursor.
+    """Return a page of the rows of a query. Raises InvalidRequest for an invalid cursor.
 
     `among` are the rows that a scan reads to find those of `found`, of which there may be few. The
     page ends when `scan_limit` of them are read.

@@ -141,7 +141,7 @@ def may_judge() -> bool:
 
 
 def pool_of(worker_id: str, principal: Principal) -> str | None:
-    """Return the pool that a worker named last, empty for none; None for an unknown worker.
+    """Return the pool that a worker named last, empty for none, or None for an unknown worker.
 
     Raises PermissionDenied if the principal may not write the worker.
     """

@@ -18,7 +18,8 @@ from django_ojs.models import Attempt, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.published import EventType, PastEvent
 
-#: How long a worker that died is listed, and among how many of the latest events it is found.
+#: How long a worker that died is listed, and among how many of the latest events and runs it is
+#: found.
 LISTED_FOR: Final = timedelta(days=1)
 MOST_EVENTS: Final = 20_000
 MOST_RUNS: Final = 10_000
@@ -69,7 +70,7 @@ def dead(limit: int = 100) -> list[EndedWorker]:
 
 
 def get(worker_id: str) -> EndedWorker | None:
-    """Return how a worker ended, if its event is kept."""
+    """Return how a worker ended, or None if its event is not kept any more."""
     stopped = _last(worker_id, EventType.WORKER_STOPPED)
     if stopped is None:
         return None
@@ -78,13 +79,13 @@ def get(worker_id: str) -> EndedWorker | None:
 
 
 def latest_runs() -> QuerySet[Attempt]:
-    """The latest unsuccessful runs: a bounded range of the primary key."""
+    """The latest unsuccessful runs, which are a bounded range of the primary key."""
     newest = Subquery(Attempt.primary.order_by("-pk").values("pk")[:1])
     return Attempt.primary.filter(pk__gt=newest - MOST_RUNS)
 
 
 def lost_jobs(worker_id: str) -> list[tuple[UUID, str]]:
-    """Return the id and type of the jobs that were taken back from a worker, of the latest runs."""
+    """Return the id and type of the jobs taken back from a worker, among the latest runs."""
     lost = latest_runs().filter(worker_id=worker_id, outcome=AttemptOutcome.LOST)
     return list(lost.order_by("-pk").values_list("job_id", "job__type")[:MOST_JOBS])
 

@@ -27,7 +27,7 @@ MOST_RUNNING: Final = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndedRun:
-    """A run that ended. `outcome` None: the job completed."""
+    """A run that ended. `outcome` is None if the job completed."""
 
     job: UUID
     type: str
@@ -38,7 +38,7 @@ class EndedRun:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended neither with a result nor by the will of an operator."""
+        """Whether the run ended neither with a result nor because an operator ended it."""
         return self.outcome is not None and self.outcome not in _NO_FAILURE
 
     @property

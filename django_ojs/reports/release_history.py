@@ -14,11 +14,11 @@ from django_ojs.hooks import registry
 from django_ojs.reports import ended_workers
 from django_ojs.spec.published import EventType, PastEvent
 
-#: Starts of workers that are read, the latest ones.
+#: How many of the latest starts of workers are read.
 MOST_STARTS: Final = 1_000
 
 
-#: What precedes the number in a version, such as "django_ojs ".
+#: The part of a version before its number, such as "django_ojs ".
 _NAME: Final = re.compile(r"\D*")
 
 
@@ -34,9 +34,10 @@ class _Start:
 def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
     """Return the first start of each release that followed others, oldest first.
 
-    Workers are compared with those of the same queues. `queue`: of the workers of this queue only.
-    A worker without a release has its version. The first release that is known is no change.
-    Each release is returned once: in a rolling deployment the starts of two releases alternate.
+    Workers are compared with those of the same queues. With `queue`, only the workers of this queue
+    are read. A worker without a release has its version. The first release that is known is no
+    change. Each release is returned once, because the starts of two releases alternate in a rolling
+    deployment.
     """
     wanted = WantedEvents(
         types=(EventType.WORKER_STARTED,), limit=MOST_STARTS, among=ended_workers.MOST_EVENTS

@@ -1,4 +1,4 @@
-"""What a search box suggests while typing: the qualifiers, and values that there are."""
+"""What a search box suggests while the user types: qualifiers, and values that exist."""
 
 from typing import Final
 
@@ -20,8 +20,8 @@ _MAX_RUNS: Final = 500
 def values() -> dict[str, list[str]]:
     """Return the known values by qualifier, at most `MAX_VALUES` of each, and no payload.
 
-    Queues are those with a configuration or the most waiting jobs; types those that workers have
-    handlers for. Extensions add their own.
+    Queues are those with a configuration or the most waiting jobs, and types are those with
+    handlers in workers. Extensions add their own values.
     """
     reported = Worker.primary.order_by("-seen_at").values_list("hostname", "job_types", "pk")
     workers = list(reported[:_MAX_WORKERS])

@@ -79,7 +79,7 @@ def may_connect(text: str, allowed: Sequence[Network]) -> bool:
 
 
 def literal(host: str) -> str | None:
-    """Return the address that the host of a URL is, in the usual form; None for a name."""
+    """Return the address that the host of a URL is, in the usual form, or None for a name."""
     try:
         return str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:

@@ -1,11 +1,10 @@
-"""Every error, one class for each entry of the catalogue (error-catalog §4, §6).
+"""Every error that code of this package raises or sends, with its number in error-catalog §4.
 
 Where the documents disagree, the wire contract of this package decides; docs/reference lists the
 decisions.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 #: Seconds to wait before another try, when nothing says how fast the queue is worked.
@@ -152,13 +151,6 @@ class InvalidCronExpression(InvalidRequest):
     canonical, number = "INVALID_CRON_EXPRESSION", "OJS-1007"
 
 
-class SchemaValidationFailed(OJSError):
-    """`args` do not conform to the schema that the job names."""
-
-    code, canonical, number = "schema_validation", "SCHEMA_VALIDATION_FAILED", "OJS-1008"
-    status = 400  # http-binding §16.3; the catalogue has 422
-
-
 class PayloadTooLarge(OJSError):
     """The envelope is over its limit.
 
@@ -180,18 +172,6 @@ class ConnectionError(OJSError):  # the catalogue's name, and not the builtin
     """The server could not be reached."""
 
     code, number, retryable = "CONNECTION_ERROR", "OJS-1011", True
-
-
-class RequestTimeout(OJSError):
-    """The server did not respond in time."""
-
-    code, number, retryable = "REQUEST_TIMEOUT", "OJS-1012", True
-
-
-class SerializationError(OJSError):
-    """A request could not be encoded, or a response could not be decoded."""
-
-    code, number = "SERIALIZATION_ERROR", "OJS-1013"
 
 
 class QueueNameTooLong(InvalidQueue):
@@ -283,13 +263,6 @@ class BackendTimeout(BackendError):
     number, status = "OJS-2002", 504
 
 
-class ReplicationLag(BackendError):
-    """A replica has not seen the write yet."""
-
-    code = canonical = "REPLICATION_LAG"
-    number = "OJS-2003"
-
-
 class InternalServerError(BackendError):
     """Anything else that went wrong on the server."""
 
@@ -322,64 +295,11 @@ class DuplicateJob(OJSError):
     code, canonical, number, status = "duplicate", "DUPLICATE_JOB", "OJS-3001", 409
 
 
-# Both have the code of Conflict over HTTP; Python code may catch them separately.
-class JobAlreadyCompleted(Conflict):
-    """The job has already completed."""
-
-    canonical, number = "JOB_ALREADY_COMPLETED", "OJS-3002"
-
-
-class JobAlreadyCancelled(Conflict):
-    """The job has already been cancelled."""
-
-    canonical, number = "JOB_ALREADY_CANCELLED", "OJS-3003"
-
-
 class QueuePaused(OJSError):
     """The queue is draining: it accepts no jobs."""
 
     code, canonical, number, status = "queue_paused", "QUEUE_PAUSED", "OJS-3004", 422
     retryable = True
-
-
-class HandlerError(OJSError):
-    """The handler raised; the retry policy applies."""
-
-    code, canonical, number = "handler_error", "HANDLER_ERROR", "OJS-3005"
-    retryable = True
-
-
-class HandlerTimeout(OJSError):
-    """The handler ran longer than the job's timeout; the retry policy applies."""
-
-    code, canonical, number = "timeout", "HANDLER_TIMEOUT", "OJS-3006"
-    retryable = True
-
-
-class HandlerPanic(OJSError):
-    """The handler's process died; the retry policy applies."""
-
-    code = canonical = "HANDLER_PANIC"
-    number, retryable = "OJS-3007", True
-
-
-class NonRetryableError(OJSError):
-    """The error type is one of the policy's `non_retryable_errors`."""
-
-    code = canonical = "NON_RETRYABLE_ERROR"
-    number = "OJS-3008"
-
-
-class JobCancelled(OJSError):
-    """The job was cancelled while it ran."""
-
-    code, canonical, number = "cancelled", "JOB_CANCELLED", "OJS-3009"
-
-
-class NoHandlerRegistered(OJSError):
-    """This worker has no handler for the job type."""
-
-    code, number = "NO_HANDLER_REGISTERED", "OJS-3010"
 
 
 # OJS-4xxx: chains, groups and batches (§4.4).
@@ -389,18 +309,6 @@ class WorkflowNotFound(NotFound):
     """There is no workflow with this id."""
 
     canonical, number = "WORKFLOW_NOT_FOUND", "OJS-4000"
-
-
-class ChainStepFailed(OJSError):
-    """A step failed, and the chain ends there."""
-
-    code, number, status = "CHAIN_STEP_FAILED", "OJS-4001", 422
-
-
-class GroupTimeout(OJSError):
-    """The group did not finish in time."""
-
-    code, number, status, retryable = "GROUP_TIMEOUT", "OJS-4002", 504, True
 
 
 class DependencyFailed(OJSError):
@@ -413,18 +321,6 @@ class CyclicDependency(OJSError):
     """The definition of the workflow has a cycle."""
 
     code, number, status = "CYCLIC_DEPENDENCY", "OJS-4004", 400
-
-
-class BatchCallbackFailed(OJSError):
-    """The callback job of a batch failed; its retry policy applies."""
-
-    code, number, status, retryable = "BATCH_CALLBACK_FAILED", "OJS-4005", 422, True
-
-
-class WorkflowCancelled(OJSError):
-    """The workflow was cancelled."""
-
-    code, number, status = "WORKFLOW_CANCELLED", "OJS-4006", 409
 
 
 # OJS-5xxx: authentication and permissions (§4.5).
@@ -449,13 +345,6 @@ class TokenExpired(Unauthenticated):
 
     code = canonical = "TOKEN_EXPIRED"
     number = "OJS-5002"
-
-
-class TenantAccessDenied(PermissionDenied):
-    """The resource belongs to a tenant the caller has no access to."""
-
-    code = canonical = "TENANT_ACCESS_DENIED"
-    number = "OJS-5003"
 
 
 # OJS-6xxx: the caller must slow down (§4.6).
@@ -536,18 +425,6 @@ class QueueFull(OJSError):
         return int(self.details.get("retry_after", RETRY_AFTER))
 
 
-class ConcurrencyLimited(OJSError):
-    """Too many jobs of this kind run already."""
-
-    code, number, status, retryable = "CONCURRENCY_LIMITED", "OJS-6002", 429, True
-
-
-class BackpressureApplied(OJSError):
-    """The server rejects requests to protect its database."""
-
-    code, number, status, retryable = "BACKPRESSURE_APPLIED", "OJS-6003", 429, True
-
-
 # OJS-7xxx: optional parts of the specification (§4.7).
 
 
@@ -557,44 +434,7 @@ class UnsupportedFeature(OJSError):
     code, canonical, number, status = "unsupported", "UNSUPPORTED_FEATURE", "OJS-7000", 422
 
 
-class ExtensionNotSupported(UnsupportedFeature):
-    """The request needs an extension that the manifest does not list."""
-
-    code = canonical = "EXTENSION_NOT_SUPPORTED"
-
-
-class CronScheduleConflict(OJSError):
-    """Another schedule has this name."""
-
-    code, number, status = "CRON_SCHEDULE_CONFLICT", "OJS-7001", 409
-
-
 class UniqueKeyInvalid(InvalidRequest):
     """A field of `unique` is ill-formed."""
 
     canonical, number = None, "OJS-7002"
-
-
-class MiddlewareError(OJSError):
-    """A middleware raised."""
-
-    code, number, status, retryable = "MIDDLEWARE_ERROR", "OJS-7003", 500, True
-
-
-class MiddlewareTimeout(OJSError):
-    """A middleware took too long."""
-
-    code, number, status, retryable = "MIDDLEWARE_TIMEOUT", "OJS-7004", 504, True
-
-
-def _catalogue() -> Mapping[str, type[OJSError]]:
-    entries: dict[str, type[OJSError]] = {}
-    for found in globals().values():
-        if isinstance(found, type) and issubclass(found, OJSError) and found.number:
-            entries.setdefault(found.number, found)
-    entries[JobNotFound.number] = JobNotFound  # NotFound is defined first, and is no entry
-    return MappingProxyType(entries)
-
-
-#: Catalogue number ("OJS-1000") to the first class above that has it.
-CATALOGUE: Final = _catalogue()

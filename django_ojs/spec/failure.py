@@ -59,7 +59,7 @@ def message_form(message: str | None) -> str:
     end = next((n for n, each in enumerate(whole) if not each.isprintable()), len(whole))
     shown = _VARIES.sub(PLACE, whole[:end])
     if not shown.strip(f"{PLACE} .,:;"):
-        shown = whole[:end]  # Nothing else says what it is about.
+        shown = whole[:end]  # Nothing else says what the error is about.
     return shown if end == len(text) or shown.endswith(PLACE) else f"{shown}{PLACE}"
 
 
@@ -316,7 +316,7 @@ def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
 
 
 def _attribute(exception: BaseException, name: str, kind: type[V]) -> V | None:
-    """Return an attribute of an exception; None where it is absent, ill-typed or cannot be read."""
+    """Return an attribute of an exception, or None if it is absent, ill-typed or cannot be read."""
     try:
         value = getattr(exception, name, None)
         if isinstance(value, str):
@@ -400,7 +400,7 @@ def _details(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _readable(details: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return the details of an exception; None where one of them cannot be read."""
+    """Return the details of an exception, or None if one of them cannot be read."""
     try:
         return _details(details)
     except BaseException:

@@ -34,7 +34,7 @@ def _compact(text: str, exact_integers: bool) -> str:
 
 
 def _without_spaces(text: str) -> str | None:
-    """Return a text without the spaces outside of its strings; None where more would change.
+    """Return a text without the spaces outside of its strings, or None if more would change.
 
     A string without a backslash contains nothing that is written in two ways.
     """

@@ -155,7 +155,7 @@ class QueueConfig:
         )
 
     def part(self, kind: type[T]) -> T | None:
-        """Return what the fields of an extension mean; None where they ask for nothing."""
+        """Return what the fields of an extension mean, or None if they ask for nothing."""
         return self.parts.get(kind)
 
     def allows_type(self, job_type: str) -> bool:

@@ -48,7 +48,7 @@ class StarvationPrevention:
 
     @classmethod
     def parse(cls, value: object, field: str, queues: int) -> Self | None:
-        """Return the value of a setting; None where it is not enabled. Raises InvalidRequest."""
+        """Return the value of a setting, or None if it is not enabled. Raises InvalidRequest."""
         if isinstance(value, bool):
             value = {"enabled": value}
         if not isinstance(value, Mapping):

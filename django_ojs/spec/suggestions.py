@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 
 def nearest(name: object, known: Collection[str]) -> str | None:
-    """Return the known name that is most like a name; None where none is."""
+    """Return the known name that is most like a name, or None if none is."""
     near = difflib.get_close_matches(str(name), known, n=1)
     # The first word alone, such as "rate" for rate_limit, is not similar enough to the whole name.
     longer = [each for each in known if each.startswith(f"{name}_")]

@@ -158,7 +158,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
 
 
 def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the values that `names` select from `args`; None when one of them selects nothing."""
+    """Return the values that `names` select from `args`, or None if one of them selects nothing."""
     first = next((item for item in args if isinstance(item, Mapping)), {})
     selected = {}
     for name in names:

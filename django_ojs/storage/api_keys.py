@@ -14,7 +14,7 @@ _TIMES: Final = ("created_at", "expires_at", "revoked_at", "last_used_at", "reje
 class StoredKey:
     """A key as it was read, and the database's time then as `now`; see the model `ApiKey`.
 
-    No model: to make one takes as long as the statement.
+    It is no model, because making one takes as long as the statement.
     """
 
     pk: int
@@ -46,6 +46,6 @@ def find(prefix: str) -> StoredKey | None:
 
 
 def _time(text: str) -> datetime:
-    # SQLite's have no offset: Django stores them in UTC.
+    # Times of SQLite have no offset, because Django stores them in UTC.
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

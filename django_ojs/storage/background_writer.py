@@ -61,7 +61,7 @@ class BackgroundWriter:
 
     def request(self) -> None:
         """Let the thread write what was collected before this call."""
-        # Without the lock: while it is due, `write` has not begun.
+        # No lock is needed, because `write` has not begun while it is due.
         if self._due is not None or (not self._runs_in_tests and _runs_tests()):
             return
         with self._condition:
@@ -88,7 +88,7 @@ class BackgroundWriter:
         self._due = None
 
     def close(self, timeout: float) -> None:
-        """Write what was requested, and end the thread; wait for so many seconds at most."""
+        """Write what was requested, and end the thread. Wait for at most `timeout` seconds."""
         with self._condition:
             thread = self._thread
             if thread is None or thread is threading.current_thread():
@@ -99,7 +99,7 @@ class BackgroundWriter:
         self._closing = False
 
     def after_fork(self) -> None:
-        """Begin anew in a forked child."""
+        """Start again in a forked child."""
         self._begin()
         self._forget()
 
@@ -116,7 +116,10 @@ class BackgroundWriter:
                 connections.close_all()
 
     def _wait(self) -> bool:
-        """Wait until it is time to write. False: there was nothing to do, and the thread ends."""
+        """Wait until it is time to write.
+
+        Return False if there is nothing to do: the thread ends.
+        """
         idle_until = time.monotonic() + self._linger
         with self._condition:
             while True:
@@ -143,8 +146,8 @@ def close_all(timeout: float = _EXIT_TIMEOUT) -> None:
 
 
 def _write_at_exit() -> None:
-    # With the first thread of each process: a child of multiprocessing drops what its parent
-    # registered, and some versions of it run finalizers only.
+    # It is registered with the first thread of each process, because a child of multiprocessing
+    # drops what its parent registered, and some versions of multiprocessing run finalizers only.
     global _registered_in
     if _registered_in == os.getpid():
         return

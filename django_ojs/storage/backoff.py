@@ -3,7 +3,7 @@
 import random
 
 FIRST = 0.2
-#: So that work goes on within a few seconds when the database is back.
+#: The longest pause lets work go on within a few seconds when the database is back.
 LONGEST = 3.0
 
 

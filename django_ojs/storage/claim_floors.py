@@ -26,14 +26,14 @@ from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Floor
 
-#: Seconds from which on a claim is slow.
+#: A claim that takes at least this many seconds is slow.
 SLOW: Final = 0.02
-#: A floor lasts so many times as long as the claim that made it: the claims from the beginning take
-#: a tenth of the time.
+#: A floor lasts this many times as long as the claim that made it, so that claims from the
+#: beginning take a tenth of the time.
 RATIO: Final = 10
-#: But not longer than so many seconds.
+#: A floor lasts at most this many seconds.
 LONGEST: Final = 5.0
-#: Seconds for which a transaction must have been open.
+#: A floor is made only if a transaction has been open for this many seconds.
 OLD: Final = 5.0
 #: Jobs of a higher priority whose transactions took less time than this are seen at once.
 _MARGIN: Final = timedelta(seconds=1)
@@ -52,7 +52,7 @@ class Floors:
         self._known: dict[str, _Known] = {}
 
     def of(self, queue: str) -> Floor | None:
-        """Return the floor for the next claim; None if it has to start from the beginning."""
+        """Return the floor for the next claim, or None if it has to start from the beginning."""
         known = self._known.get(queue)
         return known.floor if known is not None and time.monotonic() < known.until else None
 
@@ -78,7 +78,7 @@ class Floors:
         if jobs:
             floor = Floor(jobs[-1].priority, jobs[-1].enqueued_at, since)
         else:
-            # Below all priorities: whatever comes next is of a higher one.
+            # The floor is below all priorities, so that whatever comes next has a higher one.
             floor = Floor(MIN_PRIORITY - 1, since, since)
         until = time.monotonic() + min(RATIO * seconds, LONGEST)
         self._known[queue] = _Known(floor, until)

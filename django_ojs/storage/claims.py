@@ -139,7 +139,7 @@ class Claimed:
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which it is a step."""
+        """The workflow that it is a step of."""
         return envelope.workflow_of(self.options) if self.marks else None
 
     @property
@@ -152,7 +152,7 @@ class Claimed:
         return envelope.render(self, more=self.more)
 
     def _shape(self) -> tuple[Any, ...] | None:
-        """Return what its JSON object is made of besides `_OWN`; None where it is made of more."""
+        """Return what its JSON object depends on besides `_OWN`, or None if it depends on more."""
         if self.run > 1 or self._error is not None or self._progress is not None or self.more:
             return None
         return (
@@ -186,8 +186,9 @@ _OWN: Final = {
 def texts_of(jobs: Sequence[Claimed], render: Callable[[Claimed], dict[str, Any]]) -> list[str]:
     """Return the text of the JSON object of each job, as `dumps` writes what `render` returns.
 
-    The jobs of a claim are alike: one of those that differ in `_OWN` only is rendered, and its text
-    filled with what the others have. Raises InvalidPayload for a stored value that is not JSON.
+    The jobs of a claim are alike. Of those that differ in `_OWN` only, one is rendered, and its
+    text is filled with the values of the others. Raises InvalidPayload for a stored value that is
+    not JSON.
     """
     alike: defaultdict[tuple[Any, ...] | None, list[int]] = defaultdict(list)
     for index, job in enumerate(jobs):

@@ -18,21 +18,22 @@ from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
 
-#: Looks within the timeout of a watch: a connection that is busy with one short statement after
-#: another is seldom seen waiting at all of them.
+#: How many checks are made within the timeout of a watch. A connection that is busy with one short
+#: statement after another is seldom seen waiting at all of them.
 LOOKS = 30
 
-#: Seconds that the server has to say over another connection what it executes. Several hosts that
-#: accept the connection and do not respond cost as long.
+#: Seconds within which the server must say, over another connection, what it executes. Several
+#: hosts that accept the connection and do not respond take as long.
 ANSWER_TIMEOUT = 10.0
 
 
 class ConnectionWatch:
-    """Ends the connections of this process over which no reply comes for so many seconds.
+    """Ends the connections of this process that have no reply for `timeout` seconds.
 
-    The server is asked, over another connection, which statements it executes. Those are waited
-    for, such as a commit that waits for a replica. If it does not say, any statement is waited for
-    but a heartbeat, which is sent in a block of this object: it ends all connections.
+    The server is asked, over another connection, which statements it executes. These may go on,
+    such as a commit that waits for a replica. If the server does not respond, statements may go on
+    as well, except a heartbeat, which is sent in a block of this object: then all connections are
+    ended.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -40,13 +41,13 @@ class ConnectionWatch:
         self._pause = timeout / LOOKS
         #: When the heartbeat under way began, and its connection.
         self._beat: tuple[float, BaseDatabaseWrapper] | None = None
-        # Driver connections that were seen waiting at each look, and since when.
+        # Driver connections that were seen waiting at each check, and since when.
         self._waiting: dict[Any, float] = {}
         self._answered_at = 0.0
         self._stop = threading.Event()
 
     def start(self) -> None:
-        """Look again and again, in a thread. It waits for no database."""
+        """Start the thread that checks the connections. It waits for no database."""
         if database.dialect().is_server:
             threading.Thread(target=self._work, name="ojs-watch", daemon=True).start()
 
@@ -62,7 +63,7 @@ class ConnectionWatch:
         self._beat = None
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._stop.set()
 
     def _work(self) -> None:
@@ -73,7 +74,7 @@ class ConnectionWatch:
                 logger.exception("The connections could not be looked at; it will be tried again.")
 
     def look(self) -> None:
-        """End the connections that have been waiting at each look for too long."""
+        """End the connections that have been seen waiting at each check for too long."""
         now = time.monotonic()
         dialect = database.dialect()
         links = {link.connection: link for link in database.watched()}
@@ -111,13 +112,14 @@ class ConnectionWatch:
                 time.monotonic() - min([began, *self._waiting.values()]),
                 len(ended),
             )
-        # What the server executes is waited for, and asked about again after as long.
+        # Statements that the server executes may go on, and are asked about again after the same
+        # time.
         self._waiting.update(dict.fromkeys(overdue & set(self._waiting), time.monotonic()))
 
     def _ask(self, numbers: list[int]) -> Mapping[int, bool] | None:
         """Return which of these sessions the server has, and whether it executes a statement.
 
-        None: it does not respond, or a pooler has the sessions.
+        Return None if it does not respond, or if a pooler has the sessions.
         """
         answers: list[Mapping[int, bool] | None] = []
         used: list[BaseDatabaseWrapper] = []
@@ -135,7 +137,7 @@ class ConnectionWatch:
         thread.start()
         thread.join(ANSWER_TIMEOUT)
         while thread.is_alive() and not self._stop.is_set():
-            # It has connected, and its statement gets no reply either.
+            # The thread has connected, but its statement gets no reply either.
             for link in used:
                 database.end(link)
             thread.join(self._pause)

@@ -42,14 +42,14 @@ T = TypeVar("T")
 RETRIES = 8
 FIRST_PAUSE = 0.02
 
-#: Seconds that a caller waits for a lock which has other things to do: longer than most
-#: transactions hold it.
+#: Seconds for which a caller that has other work waits for a lock. Most transactions hold one for
+#: less.
 SHORT_LOCK_TIMEOUT: Final = 0.1
 SHORT_LOCK_TIMEOUT_MS: Final = 100
-#: Seconds in which the row of a job is tried again. They end before the other time: then the error
-#: names the job.
+#: Seconds for which the locked row of a job is tried again. They are fewer than the above, so that
+#: the error names the job.
 _ROW_TIMEOUT: Final = 0.08
-#: The same where a database has one lock for all writers, which wait for it in turn.
+#: The same for a database with one lock for all writers, which wait for it in turn.
 _ONE_WRITER_TIMEOUT: Final = 5.0
 
 #: Rows that maintenance and bulk operations change in one transaction: some milliseconds of work,
@@ -71,7 +71,7 @@ _watched_lock: Final = threading.Lock()
 
 
 class OptionalError(DatabaseError):
-    """A statement failed without which its transaction is better than no transaction.
+    """A statement failed that is optional: its transaction is better without it than not at all.
 
     `retried` runs the operation again, without such statements.
     """
@@ -81,7 +81,7 @@ class OptionalError(DatabaseError):
 _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=False)
 
 
-#: Whether the caller waits hardly at all for locks of other sessions.
+#: Whether the caller hardly waits for locks of other sessions.
 _hardly_waits: Final[ContextVar[bool]] = ContextVar("django_ojs_hardly_waits", default=False)
 
 #: For how many seconds a row that another session has locked is tried again. None: the statement
@@ -102,8 +102,8 @@ def _having(variable: ContextVar[T], value: T) -> Iterator[None]:
 def passing_by(timeout: float = 0.0) -> Iterator[None]:
     """Wait for no row of a job that another session has locked, until the block ends.
 
-    What is about one job raises RowLocked, after `timeout` seconds. For a worker, which has the
-    outcomes of other jobs to store, and for a server, whose threads have other requests.
+    An operation on one job raises RowLocked, after `timeout` seconds. This is for a worker, which
+    has the outcomes of other jobs to store, and for a server, whose threads have other requests.
     """
     with _having(_row_timeout, timeout):
         yield
@@ -124,7 +124,7 @@ def alias() -> str:
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
     """Return this thread's connection to the jobs' database, or to another alias."""
     if using is None:
-        # Every statement asks; most sites have no router.
+        # This is asked for every statement, and most sites have no router.
         using = alias() if router.routers else DEFAULT_DB_ALIAS
     return connections[using]
 
@@ -132,10 +132,10 @@ def connection(using: str | None = None) -> BaseDatabaseWrapper:
 def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     """Whether autocommit is off, or an `atomic()` is open other than those of a TestCase.
 
-    A TestCase's stands for a program without a transaction.
+    The `atomic()` of a TestCase does not count, because a program would have none there.
     """
     if not connection.in_atomic_block:
-        # Closed, its attribute says nothing.
+        # The attribute of a closed connection says nothing.
         return connection.connection is not None and not connection.autocommit
     blocks: list[Any] = connection.atomic_blocks
     return not all(getattr(block, "_from_testcase", False) for block in blocks)
@@ -188,7 +188,8 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
 
 
 def _is_mysql(connection: BaseDatabaseWrapper) -> bool:
-    # The server has said so when it was connected to; this must not wait for one that is away.
+    # The connection has known this since it was made. The check must not wait for a server that is
+    # away.
     link: Any = connection
     return link.connection is not None and not link.mysql_is_mariadb
 
@@ -201,8 +202,8 @@ def is_unavailable(error: BaseException) -> bool:
 def is_stopped(error: BaseException) -> bool:
     """Say whether the server stopped a statement that may pass with less to do, or later.
 
-    It took longer than its timeout, or waited for locks of other transactions. Where there is one
-    lock, less would wait for it as well.
+    The statement took longer than its timeout, or waited for locks of other transactions. Where one
+    lock serves all writers, a smaller statement would wait for it as well.
     """
     found = dialect()
     if found.has_one_writer:
@@ -250,11 +251,11 @@ def watch(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
 
 
 def recheck(*, healthy: bool = False) -> None:
-    """Let connections on which a statement failed be checked before the next one; or all of them.
+    """Let connections on which a statement failed be checked before their next statement.
 
-    This is for the threads that a handler uses without knowing it, such as `asyncio.to_thread`. The
-    worker's own threads do it themselves. Without `CONN_HEALTH_CHECKS`,
-    which a worker sets, it does nothing.
+    With `healthy`, all connections are checked. This is for the threads that a handler uses without
+    knowing it, such as `asyncio.to_thread`. The worker's own threads do it themselves. Without
+    `CONN_HEALTH_CHECKS`, which a worker sets, it does nothing.
     """
     with _watched_lock:
         links: list[Any] = list(_watched)
@@ -279,9 +280,9 @@ def watched() -> list[BaseDatabaseWrapper]:
 
 
 def end(link: BaseDatabaseWrapper) -> bool:
-    """End a connection of any thread: a wait for its reply fails now. Return whether it was ended.
+    """End a connection of any thread, so that a wait for its reply fails now.
 
-    It is not where there is something to read.
+    Return whether it was ended, which it is not if there is something to read.
     """
     number = dialect_of(link).descriptor(link)
     if number is None:
@@ -309,7 +310,7 @@ def leave_if_read_only(error: BaseException) -> None:
     """
     link = connection()
     if link.connection is not None and dialect_of(link).is_read_only_error(error):
-        # The end of a request closes it, where a transaction is open now.
+        # If a transaction is open now, the end of the request closes the connection.
         link.close_at = time.monotonic()
         if not link.in_atomic_block:
             link.close()
@@ -340,7 +341,7 @@ _REASONS: Final = re.compile(
 
 @contextmanager
 def hardly_waiting() -> Iterator[None]:
-    """Wait hardly at all for locks of other sessions, until the block ends.
+    """Hardly wait for locks of other sessions, until the block ends.
 
     A write that would wait longer raises a contention error, and the caller's thread is free for
     others: a server has few threads for all its clients.
@@ -355,7 +356,8 @@ def hardly_waiting() -> Iterator[None]:
 def waiting() -> AbstractContextManager[None]:
     """Wait for locks as usual, also within `hardly_waiting`.
 
-    For a lock that only requests take, each for a moment: under load, some dozens may be in a row.
+    This is for a lock that only requests take, each for a moment. Under load, some dozens may take
+    it in turn.
     """
     return _having(_hardly_waits, False)
 
@@ -420,12 +422,12 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
 
 
 def run_optional(statement: Callable[[], object]) -> bool:
-    """Run a statement of a transaction, which is left out when that begins again after its error.
+    """Run an optional statement. If it fails, the transaction begins again without it.
 
-    A savepoint would cost two round trips each time; this costs a transaction where it fails. In a
-    caller's `atomic()` only the operation begins again, in the savepoint that it opens itself.
-    Return whether it was run. Raises OptionalError, and the errors that a repetition or a new
-    connection cures.
+    A savepoint would cost two round trips each time; this costs a transaction only if the statement
+    fails. In a caller's `atomic()` only the operation begins again, in the savepoint that it opens
+    itself. Return whether it was run. Raises OptionalError, and the errors that a repetition or a
+    new connection cures.
     """
     if _degraded.get():
         return False
@@ -441,7 +443,7 @@ def run_optional(statement: Callable[[], object]) -> bool:
 def in_write_transaction(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation in a transaction that holds the write lock from its start.
 
-    Only where a database has just one such lock.
+    This has an effect only on a database that has one such lock.
     """
     return retried(partial(_write, using, operation), using)
 
@@ -493,7 +495,7 @@ def after_commit_of(link: BaseDatabaseWrapper, then: Callable[[], object]) -> No
 
 
 def _complete(then: Callable[[], object]) -> Callable[[], object]:
-    """Return a function after whose transaction others run with their optional statements."""
+    """Return a function that calls `then` with optional statements allowed again."""
 
     @wraps(then)
     def called() -> None:
@@ -506,7 +508,7 @@ def _complete(then: Callable[[], object]) -> Callable[[], object]:
 def atomic_if(wanted: object) -> AbstractContextManager[object]:
     """Open a transaction if one is wanted and none is open.
 
-    For what is a single statement and needs no transaction otherwise.
+    This is for a single statement, which needs no transaction otherwise.
     """
     return atomic() if wanted and not connection().in_atomic_block else nullcontext()
 

@@ -42,9 +42,10 @@ def values_in(queue: str) -> list[int]:
 def learn_rules(queue: str) -> int:
     """Read the rules of all queues; return the bits of those that jobs of this one are open to.
 
-    A claim has found such a job. It is noted in the row of the queue, so that the next claim knows
-    it, unless another transaction has locked that: a claim waits for no lock. So an enqueue neither
-    writes nor locks the row, and it does not matter whether its process knows the rule.
+    It is called when a claim has found such a job. The bits are stored in the row of the queue, so
+    that the next claim knows them, unless another transaction has locked the row, because a claim
+    waits for no lock. So an enqueue neither writes nor locks the row, and it does not matter
+    whether its process knows the rule.
     """
     owners = {owner_of(hold) for hold in values_in(queue) if FREE < hold < FIRST_HELD}
     bits = sum(1 << owner for owner in owners)
@@ -60,8 +61,8 @@ def learn_rules(queue: str) -> int:
 def hold(number: int, keys: Collection[UUID]) -> set[UUID]:
     """Hold jobs for the extension with this number, and return those that no other one has held.
 
-    A job that another one has held stays with that until it opens it. A running job goes on, and is
-    held when it waits again. Jobs that have ended are left out.
+    A job that another extension holds stays with it until it opens the job. A running job goes on,
+    and is held when it waits again. Jobs that have ended are left out.
     """
     mine = held_by(number)
     jobs = [job for job in _locked(keys) if job.hold < FIRST_HELD or job.hold == mine]
@@ -99,7 +100,8 @@ def give_on(number: int, keys: Collection[UUID]) -> None:
 def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> None:
     """Give each of these jobs, which are locked, to the next extension that holds it.
 
-    After those that hold it come those whose rules decide on it; of several, the first counts.
+    Extensions that hold it come first, then those whose rules decide on it. Of several, the first
+    counts.
     """
     keys = [job.pk for job in jobs]
     values = {key: [to] for key in keys}

@@ -18,7 +18,7 @@ LOCKED_FOR: Final = timedelta(seconds=2)
 def lasting() -> list[LockHolder]:
     """Return the sessions that have kept rows of active jobs locked for a while.
 
-    What workers do themselves takes milliseconds.
+    The locks of workers themselves last milliseconds.
     """
     found = database.dialect().lock_holders(database.connection())
     recent = timezone.now() - LOCKED_FOR

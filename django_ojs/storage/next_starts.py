@@ -9,9 +9,10 @@ from typing import Final
 
 from django_ojs.storage import in_memory_state
 
-#: Seconds until a queue is tried again whose lock another transaction holds, or which has as many
-#: active jobs as it may have: any process may end one at any time. The latter is doubled each time,
-#: up to the largest. A worker is woken by the processes that end jobs of such a queue.
+#: Seconds until a queue is tried again if another transaction holds its lock, or if it has as many
+#: active jobs as it may have, because any process may end one at any time. In the second case the
+#: time is doubled each time, up to the largest. The processes that end jobs of such a queue wake a
+#: worker.
 RETRY_AFTER: Final = 0.05
 LARGEST_RETRY_AFTER: Final = 60.0
 
@@ -25,11 +26,12 @@ class NextStarts:
         self._delays: dict[str, float] = {}
         #: Queues whose jobs this process has claimed, and where a job may start when another ends.
         self.wait_for_ends: set[str] = set()
-        #: Queues of which the last claim found no job that may start among as many as it may read.
+        #: Queues in which the last claim read as many jobs as it may, and found none that may
+        #: start.
         self.unread: set[str] = set()
 
     def note_full(self, queue: str, seconds: float, *, waits_for_end: bool) -> None:
-        """Remember that no job may start now, before these seconds or the end of a job."""
+        """Remember that no job may start for these seconds, or until a job ends."""
         seconds = max(seconds, RETRY_AFTER)
         if waits_for_end:
             delay = self._delays.get(queue, RETRY_AFTER)
@@ -56,7 +58,7 @@ class NextStarts:
         self._by_queue.pop(queue, None)
 
     def seconds(self) -> float | None:
-        """Return the seconds until the first of them; each time is returned until it has passed."""
+        """Return the seconds until the earliest time. Each time is returned until it has passed."""
         if not self._by_queue:
             return None
         now = time.monotonic()

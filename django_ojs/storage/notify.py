@@ -56,8 +56,8 @@ throttle = in_memory_state.register(Throttle())
 def workers_of(queues: Iterable[str]) -> None:
     """Notify the workers of these queues once the current transaction has committed.
 
-    Never inside it: a transaction that holds a notification takes a lock at its commit that all
-    others wait for.
+    This is never done inside it, because a transaction that holds a notification takes a lock at
+    its commit that all others wait for.
     """
     distinct = tuple(dict.fromkeys(queues))
     database.after_commit(lambda: send(distinct))

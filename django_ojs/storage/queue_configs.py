@@ -108,7 +108,7 @@ def rules_of(name: str) -> int:
 
 
 def remembered_rules(name: str) -> int:
-    """Return the rules of a queue; those in the settings alone where it takes a query."""
+    """Return the rules of a queue that are known without a query."""
     rules = 0
     if in_code := settings().queues:
         rules = hooks.rules_of(in_code.get(name, {}))
@@ -120,7 +120,7 @@ def remembered_rules(name: str) -> int:
 
 
 def current() -> Snapshot | None:
-    """Return the configurations, at most a second old; None where no queue has one, nor drains."""
+    """Return the configurations, at most a second old, or None if no queue has one, nor drains."""
     snapshot = latest()
     return snapshot if snapshot.stored or snapshot.draining or settings().queues else None
 
@@ -161,7 +161,7 @@ def refresh() -> None:
 def add_rules(queues: Iterable[str], rules: int) -> None:
     """Let the claims of queues apply rules, given by their bits, from the end of this transaction.
 
-    A queue has them for good.
+    A queue keeps them for good.
     """
     wanted = set(queues)
     known = Queue.primary.filter(pk__in=wanted).values_list("pk", "rules")

@@ -24,13 +24,13 @@ from typing import Final
 from django_ojs.spec.scheduling import FIRST_WITH_JOBS, QueueOrder
 from django_ojs.storage import in_memory_state
 
-#: Turns to choose among where a process begins.
+#: How many turns there are from which a process chooses its beginning.
 MAX_START: Final = 1000
 
-#: Queues whose credit is remembered: a worker of all queues may see ever new ones.
+#: The most queues whose credit is remembered, because a worker of all queues may see ever new ones.
 MAX_CREDITS: Final = 10_000
 
-#: The turns that are remembered for workers over HTTP: more orders of queues begin again.
+#: The most turns that are remembered for workers over HTTP. Other orders of queues begin again.
 MAX_REMEMBERED: Final = 200
 
 
@@ -88,7 +88,8 @@ class Turns:
                     if not turns[FIRST_WITH_JOBS]:
                         break
             except GeneratorExit:
-                # The caller stops before the last queue. What was not claimed was no turn.
+                # The caller stops before the last queue. Turns in which nothing was claimed are
+                # given back.
                 if ask is not None:
                     name = ask.queue if ask.queue in turns else FIRST_WITH_JOBS
                     turns[name] -= ask.found
@@ -96,7 +97,7 @@ class Turns:
                 raise
 
     def _overdue(self, queues: Sequence[str], count: int) -> list[str]:
-        """Return the queues that were not asked for the interval of the rotation."""
+        """Return the queues that have not been asked for the interval of the rotation."""
         prevention = self.order.prevention
         if prevention is None:
             return []
@@ -114,7 +115,7 @@ class Turns:
             waiting.remove(ask.queue)
 
     def _take(self, shares: Mapping[str, int], count: int) -> dict[str, int]:
-        """Return how many of so many turns each queue has, the one with the first turn first."""
+        """Return how many of `count` turns each queue has, the one with the first turn first."""
         total = sum(shares.values())
         with self._lock:
             if len(self._credits) > max(MAX_CREDITS, 2 * len(shares)):
@@ -124,7 +125,7 @@ class Turns:
             return self._divide(shares, total, count)
 
     def _divide(self, shares: Mapping[str, int], total: int, count: int) -> dict[str, int]:
-        """Give so many turns, each to the queue with the most credit; of equals, the first one."""
+        """Give `count` turns, each to the queue with the most credit; the first of equals wins."""
         taken: dict[str, int] = {}
         heap = [
             (-self._credits.get(queue, 0) - count * share, index, queue)
@@ -156,7 +157,7 @@ class RememberedTurns:
         self._turns: OrderedDict[Hashable, Turns] = OrderedDict()
 
     def of(self, order: QueueOrder, key: Hashable) -> Turns:
-        """Return the turns of an order of queues; the key tells those that are alike apart."""
+        """Return the turns of an order of queues; the key distinguishes orders that are alike."""
         with self._lock:
             found = self._turns.pop((order, key), None)
             if found is None:

@@ -99,13 +99,13 @@ def condition(model: type[Model], where: str) -> str:
 
 
 def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str:
-    """Return the SQL that says whether a row is at least so old, for `which_hold`.
+    """Return the SQL that says whether a row is at least as old as `age`, for `which_hold`.
 
-    The least time of the rows for which `where` holds, not EXISTS: that can only be read from the
-    end of an index.
+    It asks for the least time of the rows for which `where` holds and not for EXISTS, because the
+    least time can only be read from the end of an index.
     """
     oldest = f"SELECT min({column}) FROM {model._meta.db_table} WHERE {where}"
-    # The databases subtract no more; no row is as old.
+    # Databases cannot subtract more than this, and no row is as old.
     seconds = min(age, _LONGEST).total_seconds()
     return f"(({oldest}) <= {database.dialect().ago(seconds)})"
 
@@ -113,7 +113,7 @@ def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str
 def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
     """Return which of some conditions hold, by one statement.
 
-    They are written as in a statement that has parameters, also without any.
+    They are written as in a statement that has parameters, even if there are none.
     """
     connection = database.connection()
     return database.dialect_of(connection).which_hold(connection, conditions, values)

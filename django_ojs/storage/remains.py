@@ -1,7 +1,7 @@
 """What extensions that are no longer installed have left behind in the tables of the core.
 
-A number of an extension is its bit in `Queue.rules` and `Job.marks`, and it has values of
-`Job.hold`. Nothing looks after what has a number that no extension has.
+The number of an extension is its bit in `Queue.rules` and `Job.marks`, and gives its values of
+`Job.hold`. Nothing handles the bits and values of a number that no extension has.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ BATCH: Final = 1000
 
 
 def objects() -> list[Named]:
-    """Return the triggers, functions and indexes on jobs that no extension has, nor the core."""
+    """Return the triggers, functions and indexes on jobs of neither the core nor an extension."""
     connection = database.connection()
     known = schema.created(schema.all_statements(connection.vendor))
     indexes = {index.name for index in Job._meta.indexes}
@@ -35,7 +35,7 @@ def objects() -> list[Named]:
 
 
 def queues() -> dict[int, list[str]]:
-    """Return by number the queues of which a rule lets no job start."""
+    """Return, by number, the queues in which the rule of a missing extension lets no job start."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for name, rules in Queue.primary.exclude(rules=0).order_by("name").values_list("name", "rules"):
         for number in _numbers(rules & _unowned()):
@@ -44,7 +44,7 @@ def queues() -> dict[int, list[str]]:
 
 
 def marked() -> dict[int, int]:
-    """Return by number how many unfinished jobs have a mark."""
+    """Return, by number, how many unfinished jobs have a mark."""
     found: Counter[int] = Counter()
     for state in sorted(set(State) - TERMINAL):
         # One state at a time: each has an index of its own.
@@ -55,7 +55,7 @@ def marked() -> dict[int, int]:
 
 
 def held() -> dict[int, list[str]]:
-    """Return by number the queues with available jobs that are kept from some claims."""
+    """Return, by number, the queues with available jobs that are kept from some claims."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for queue in known_queues.by_name().names:
         for number in sorted({owner_of(hold) for hold in holds.values_in(queue) if hold != FREE}):
@@ -73,9 +73,9 @@ def drop() -> None:
 
 
 def take_out(number: int) -> None:
-    """Remove what an extension has in the tables of the core: the migration of its app is undone.
+    """Remove what an extension has in the tables of the core, when its migrations are undone.
 
-    Its jobs run on without it; another extension that holds one goes on to hold it.
+    Its jobs run without it. A job that another extension holds stays held.
     """
     connection = database.connection()
     others = ((1 << MOST_NUMBERS) - 1) & ~(1 << number)
@@ -94,18 +94,18 @@ def take_out(number: int) -> None:
         kept.exclude(state__in=TERMINAL).order_by("pk").values_list("pk", flat=True)
     ):
         holds.give_on(number, some)
-    kept.update(hold=FREE)  # Those that have ended.
+    kept.update(hold=FREE)  # This is for jobs that have ended.
 
 
 def free_queues() -> None:
-    """Take the rules from the queues: their jobs may start."""
+    """Take the rules of missing extensions from the queues, so that their jobs may start."""
     Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(_owned()))
 
 
 def free_jobs() -> None:
     """Open all jobs that have not ended, also those that become available later.
 
-    Those that another extension holds, which is installed, stay with that.
+    Jobs that an installed extension holds stay held.
     """
     owned = [value for each in registry.numbers() for value in (open_to(each), held_by(each))]
     for state in sorted(set(State) - TERMINAL):

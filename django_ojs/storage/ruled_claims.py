@@ -10,12 +10,14 @@ from django_ojs.hooks import registry
 from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.dialects.server import is_repeated
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
 
-#: Jobs with a key that a claim reads in one round, and its rounds. It ends before if so many
-#: have changed their states: each is stored with its events, which takes longer than to hold it.
+#: The most jobs with a key that a claim reads in one round, and the most rounds. A claim ends
+#: earlier if so many jobs have changed their states, because each is stored with its events, which
+#: takes longer than holding it.
 CANDIDATES_AT_ONCE: Final = 200
 ROUNDS: Final = 5
 CHANGED_AT_ONCE: Final = 200
@@ -44,7 +46,7 @@ class _Logged:
         self.queues: set[str] = set()
 
     def reset(self) -> None:
-        """Say it once more."""
+        """Log it once more."""
         self.queues.clear()
 
 
@@ -67,6 +69,14 @@ def _log_missing(queue: str, bits: int) -> None:
 def _claim(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     # The database or the role may have another default, which the connection does not know.
     database.dialect().read_committed(database.connection())
+    token = is_repeated.set(request.registered)
+    try:
+        return _claim_by(request, rules)
+    finally:
+        is_repeated.reset(token)
+
+
+def _claim_by(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
     parts: list[RuledClaim] = []
     for rule in rules:
         part = rule.begin(request)
@@ -96,13 +106,13 @@ class _Round:
     chosen: list[Candidate] = field(default_factory=list)
     #: Keys that other claims have locked.
     busy: set[str] = field(default_factory=set)
-    #: A rule has taken a job out of the way of others.
+    #: Whether a rule has taken a job out of the way of others.
     has_set_aside: bool = False
-    #: A job stays in the way, which may not start.
+    #: Whether a job that may not start stays in the way.
     has_left: bool = False
-    #: A job that is open to all claims may not start.
+    #: Whether a job that is open to all claims may not start.
     rejects_plain: bool = False
-    #: A rule can set aside no more.
+    #: Whether a rule can set aside no more.
     is_cut: bool = False
 
 
@@ -152,7 +162,7 @@ class _Choice:
         if found.chosen:
             jobs = transitions.claim_chosen([each.id for each in found.chosen], request)
             if not jobs:
-                # Or its worker has no row any more: then the next claim has none either.
+                # If the worker's row is gone instead, the next claim returns no job either.
                 raise transitions.RulesUnknown
         if is_cut and not jobs:
             next_starts.unread.add(request.queue)
@@ -182,7 +192,7 @@ class _Choice:
         return found
 
     def _agree(self, job: Candidate, found: _Round) -> bool:
-        """Whether all rules let a job start. One that is alone in not doing so may set it aside."""
+        """Return whether all rules let a job start. If just one does not, it may set it aside."""
         against = [
             (part, answer)
             for part in self._deciding

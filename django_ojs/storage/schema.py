@@ -81,7 +81,7 @@ def create_missing(using: str, **kwargs: object) -> None:
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Create all of it, in place of what there is."""
+    """Create all of them, in place of those that exist."""
     _execute(connection, core_statements(connection.vendor))
     for extension in registry.with_schema():
         _execute(connection, statements_of(extension, connection.vendor))
@@ -168,7 +168,7 @@ def _has_jobs(connection: BaseDatabaseWrapper) -> bool:
 def _has_tables(connection: BaseDatabaseWrapper, extension: Extension) -> bool:
     """Whether the tables of an extension's app are there: `migrate <label> zero` drops them.
 
-    Of an app without tables, whether its migrations are applied, where those of the core are.
+    For an app without tables, return whether its migrations are applied, if those of the core are.
     """
     app = apps.get_containing_app_config(type(extension).__module__)
     if app is None:

@@ -1,5 +1,6 @@
 """The statements of an extension: files in a folder of its own, one folder a database."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,13 @@ class Statements:
         with connection.cursor() as cursor:
             cursor.execute(statement.format(**parts) if parts else statement, values)
             return list(cursor.fetchall())
+
+    def claim_rows(self, name: str, values: Mapping[str, Any], **parts: str) -> list[Any]:
+        """Execute a statement of a claim, as `rows` does. A worker's session may keep its plan."""
+        statement = self.text(name)
+        return database.dialect().claim_rows(
+            database.connection(), statement.format(**parts) if parts else statement, values
+        )
 
     def text(self, name: str) -> str:
         """Return a statement."""

@@ -54,7 +54,7 @@ class Claim:
     worker_id: str | None = None
     attempt: int | None = None
     run: int | None = None
-    #: Where the row of the job is (see `place`). Without effect once it has moved.
+    #: Where the row of the job is (see `place`). It has no effect once the row has moved.
     place: str | None = None
 
     def condition(self) -> Q:
@@ -120,9 +120,9 @@ def claim(request: ClaimRequest) -> list[Claimed]:
 
 
 def _claim_each(jobs: Sequence[Claimed], request: ClaimRequest) -> list[Claimed]:
-    """Claim jobs one by one, whose claim together the error of a hook has undone.
+    """Claim jobs one by one, after the error of a hook has undone their claim together.
 
-    One for which the hook raises again waits, so that it is not the first of the next claim.
+    A job for which the hook raises again waits, so that it is not the first of the next claim.
     """
     claimed: list[Claimed] = []
     for job in jobs:
@@ -133,7 +133,8 @@ def _claim_each(jobs: Sequence[Claimed], request: ClaimRequest) -> list[Claimed]
             if found is None:
                 later = dict.fromkeys(keys, timezone.now() + SET_ASIDE)
                 if _unless_undone(partial(reschedule, later)) is None:
-                    # No change goes untold but this one: who raises for each would stop the queue.
+                    # This is the only change that is not told: a hook that raises for each job
+                    # would stop the queue.
                     database.dialect().reschedule(database.connection(), later)
         claimed += found or ()
     return claimed
@@ -153,7 +154,7 @@ def _unless_undone(change: Callable[[], T]) -> T | None:
 def _is_of_a_hook(error: Exception) -> bool:
     """Whether the error of a hook has undone a change, and would undo it again.
 
-    What passes by itself is none: an error of a database that is away, or is busy.
+    An error that passes by itself does not count, such as one of a database that is away or busy.
     """
     if getattr(error, UNDONE_BY, None) is None or isinstance(error, RowLocked | MemoryError):
         return False
@@ -169,7 +170,7 @@ def _undoing(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
 def claim_chosen(keys: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
     """Move these available jobs of the queue, which the caller has locked, to active.
 
-    Return them in this order; none where the queue has rules that are not applied.
+    Return them in this order, or none if the queue has rules that are not applied.
     """
     connection = database.connection()
     rows = database.dialect_of(connection).claim_chosen(connection, keys, request)
@@ -219,7 +220,7 @@ def complete(
 
 
 def completed(job: Job | Claimed, seconds: float | None = None) -> None:
-    """Tell what comes after the commit of an ACK that `apply_one` was not to follow up.
+    """Do what follows the commit of an ACK that `apply_one` was not to follow up.
 
     `seconds` are those that the handler ran, if they are known.
     """
@@ -231,7 +232,7 @@ def completed(job: Job | Claimed, seconds: float | None = None) -> None:
 
 
 def _completed(key: UUID, run: int, result: json.JSON) -> str:
-    # Most jobs have no result. A dictionary for each, and its encoding, take three times as long.
+    # Most jobs have no result. Making and encoding a dictionary for each takes three times as long.
     text = "null" if result is None else json.dumps(result)
     return f'{{"id": "{key}", "run": {run}, "result": {text}}}'
 
@@ -250,7 +251,7 @@ def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tu
 def still_held(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
     """Return those of these claims, given as (id, run), that a worker has; nothing is locked.
 
-    A statement that has passed by one of them found its row locked by another session.
+    If a statement passed by one of them, another session had locked its row.
     """
     held = Job.primary.filter(
         pk__in=[key for key, _ in claims], state=State.ACTIVE, worker_id=worker_id
@@ -420,10 +421,10 @@ def apply_one(
 ) -> Job | None:
     """Change the state of one job, by a trigger that leads to `target` from one state.
 
-    Return the job as it is then, if an extension has read it. With `is_followed_up` False, the
-    caller tells what comes after the commit with `completed`. Raises JobNotFound, Conflict (not in
-    a state that allows it) or ClaimLost (active, under another claim); within `database.passing_by`
-    RowLocked.
+    Return the job as it is then, if an extension has read it. Without `is_followed_up`, the caller
+    calls `completed` after the commit, for what follows it. Raises JobNotFound, Conflict (not in a
+    state that allows it) or ClaimLost (active, under another claim), and within
+    `database.passing_by` RowLocked.
     """
     hooks = registry.changes.get(trigger)
     with database.atomic_if(hooks and hooks.changed):

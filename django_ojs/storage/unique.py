@@ -29,7 +29,7 @@ class Holder:
     """A job that holds a key.
 
     `visible`: this transaction sees it. One with an old snapshot does not see jobs that were
-    committed since.
+    committed since then.
     """
 
     job: Job

@@ -24,7 +24,7 @@ _MODULES = {
     "options": "declaration",
 }
 
-if not TYPE_CHECKING:  # A type checker would take every name for granted.
+if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:

@@ -38,7 +38,7 @@ def enqueue(
     handler: TaskHandler = registry.handlers[job_type_of(task.module_path)]
     args = cast("list[Any]", normalize_json(args))
     kwargs = cast("dict[str, Any]", normalize_json(kwargs))
-    # What a job's arguments do not say, where there is something to say.
+    # What the arguments of a job do not contain, if anything.
     meta: dict[str, Any] = {}
     if kwargs:
         meta |= {"positional": len(args), "keywords": list(kwargs)}

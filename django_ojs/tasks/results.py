@@ -34,7 +34,7 @@ _FAILED = (
     AttemptOutcome.LAPSED,
     AttemptOutcome.LOST,
 )
-#: Why a job is discarded to which no run led.
+#: The reasons of discards that no run has led to.
 _DISCARDED = {
     "expired": "The job expired before it ran.",
     "dropped": "The queue was full, and the job was dropped for a newer one.",
@@ -104,7 +104,8 @@ def _attempts(job: Job | Claimed) -> list[Attempt]:
 def stored_task(task: AnyTask, job: Job | Claimed, backend: str) -> AnyTask:
     """Return a task as a job was enqueued with it.
 
-    Without the validation of `using`: the settings may have changed, and the job is there.
+    It leaves out the validation of `using`, because the settings may have changed since the job was
+    enqueued.
     """
     values = {
         **{field.name: getattr(task, field.name) for field in fields(task)},

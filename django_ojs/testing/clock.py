@@ -210,7 +210,7 @@ class _MariaDB:
 
     def set(self, moment: datetime) -> None:
         with self._link.cursor() as cursor:
-            # It takes the last moment that it knows in place of a later one.
+            # MariaDB uses the last moment that it knows in place of a later one.
             cursor.execute(f"SET timestamp = {moment.timestamp():.6f}")
             cursor.execute("SELECT UTC_TIMESTAMP(6)")
             stopped_at = cursor.fetchone()[0].replace(tzinfo=UTC)

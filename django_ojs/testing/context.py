@@ -323,7 +323,7 @@ class TestingExtension(Extension):
     """Gives enqueues, and what fake mode does without rows, to the store of the caller's test."""
 
     name = "testing"
-    #: Around all others: in fake mode, none of them gets anything.
+    #: It is around all others, which get nothing in fake mode.
     number = 5
 
     def hooks(self) -> Hooks:

@@ -27,8 +27,8 @@ _WITHOUT_HANDLER: Final = "without_handler"
 class Drained:
     """How many runs of a drain left their job in which state.
 
-    A job that failed and was run again counts twice. `suspended`: it sleeps, or waits for
-    something. `without_handler`: postponed, as a worker does with a job whose type has no handler.
+    A job that failed and was run again counts twice. `suspended` jobs sleep, or wait for something.
+    `without_handler` jobs were postponed, as a worker does with a job whose type has no handler.
     """
 
     completed: int = 0

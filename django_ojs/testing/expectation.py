@@ -31,7 +31,7 @@ TypeOrHandler = str | Handler[..., Any] | Task
 
 __unittest = True  # See `context`.
 
-#: Jobs, and lines about each, in a message.
+#: The most jobs in a message, and the most lines about each.
 MAX_JOBS: Final = 5
 MAX_LINES: Final = 10
 
@@ -137,7 +137,7 @@ class Expectation:
         return f"{number} matching job{'s'[: len(found) > 1]} {self._verb}{expected}: {self}"
 
     def differences(self, job: Job) -> Iterator[str]:
-        """Yield what of a job is not as expected, a line for each value."""
+        """Yield how a job differs from what is expected, one line for each value."""
         if job.type != self._type:
             yield _differs("type", self._type, job.type)
         if self._args is not None:

@@ -14,11 +14,12 @@ class Failures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: The error of each run to come; None as the number of times: of all.
+        #: The errors of the runs to come, each with a number of times; None stands for all further
+        #: runs.
         self._errors: dict[str, list[tuple[Error, int | None]]] = {}
 
     def add(self, type: str, error: Error, times: int | None) -> None:
-        """Let `times` runs of a type fail, after those that were added before; None: all."""
+        """Let `times` runs of a type fail, or all if None, after those that were added before."""
         if times is not None and times < 1:
             raise ValueError("times must be at least 1")
         with self._lock:

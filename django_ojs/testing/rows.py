@@ -46,7 +46,10 @@ _UNKNOWN_TYPE: Final = Failure(
 
 
 class Rows:
-    """Every step is the operation that a worker calls, on the connection of the test."""
+    """The jobs of a test as rows.
+
+    Every step is the operation that a worker calls, on the connection of the test.
+    """
 
     def __init__(self) -> None:
         #: The results of the test's enqueues.
@@ -82,8 +85,9 @@ class Rows:
     ) -> Claimed | None:
         """Claim the next job, of one queue or of all.
 
-        Where none is available, the first of those in a state of `early`, before it is due.
-        `woken` keeps when these were due: one that waits for the same time again is left alone.
+        If none is available, claim the first job in a state of `early`, before it is due. `woken`
+        keeps when these jobs were due, so that one that waits for the same time again is left
+        alone.
         """
         waiting = Job.primary.filter(state__in=WAITING)
         if queue is None:
@@ -97,7 +101,7 @@ class Rows:
         while True:
             claimed = fetch(queues, count=1, worker_id=WORKER_ID, pool=None)
             if not claimed and next_starts.unread.intersection(queues):
-                continue  # It dropped or rescheduled as many jobs as one claim may.
+                continue  # The claim dropped or rescheduled as many jobs as it may.
             left = waiting.exclude(pk__in=early_once).order_by("due_at", "pk").only("pk", "due_at")
             others = (job for job in left if job.pk not in woken or woken[job.pk] != job.due_at)
             first = None if claimed else next(others, None)
@@ -118,7 +122,7 @@ class Rows:
         )
 
     def complete(self, run: Run, result: Any, *, committed: bool) -> None:
-        """ACK; `committed`: an atomic handler has done so."""
+        """Complete a job, or follow up the completion that an atomic handler has committed."""
         if not committed:
             ack.ack(run.job.id, claim=run.claim, result=result)
             return
@@ -147,7 +151,7 @@ class Rows:
 
 
 class InlineRows(Rows):
-    """Jobs run when what enqueues them returns: whenever they are scheduled, paused or limited."""
+    """Runs each job when its enqueue returns, even a scheduled, paused or limited job."""
 
     def __init__(self, failures: Failures) -> None:
         super().__init__()

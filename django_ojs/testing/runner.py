@@ -50,7 +50,7 @@ def _run_in_context(run: Run, complete: Callable[..., object]) -> tuple[Any, boo
             return executor.run_handler(run, call=_call, complete=complete)
         try:
             with transactions_ended():
-                # On this thread, whose connections have the transaction of the test.
+                # It runs on this thread, whose connections have the transaction of the test.
                 return async_to_sync(event_loop.run_handler)(run), False
         finally:
             run.context.flush()
@@ -101,7 +101,7 @@ def claimed(job: Job) -> Claimed:
 
 def _check_transaction(job_id: UUID, **values: Any) -> None:
     """Take the place of the ACK of an atomic handler, whose job has no row."""
-    # The first statement of a worker says that the transaction will be rolled back.
+    # The first statement of a worker would raise if the transaction was going to be rolled back.
     database.connection().validate_no_broken_transaction()
 
 

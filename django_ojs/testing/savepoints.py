@@ -1,4 +1,4 @@
-"""What a commit and a rollback do, for code that runs inside the transaction of a test."""
+"""Imitates a commit and a rollback, for code that runs inside the transaction of a test."""
 
 import logging
 from collections.abc import Iterator

@@ -61,7 +61,7 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 def _text_of(error: BaseException) -> str | None:
-    """Return what a traceback prints of an exception; None where it cannot be described."""
+    """Return what a traceback prints of an exception, or None if it cannot be described."""
     try:
         # The worker, formatters of tracebacks and error trackers read these attributes, so they
         # must be the real ones, and not properties of its class.

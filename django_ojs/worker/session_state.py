@@ -45,7 +45,7 @@ _BEGINS: Final = re.compile(
     r"|UPDATE\s+(?:pg_catalog\.)?pg_settings\b)",
     re.IGNORECASE | re.DOTALL,
 )
-#: What such a statement contains, and a word of each, which is found faster.
+#: What such a statement contains, and words that are faster to find, one of which each contains.
 _HAS: Final = re.compile(
     r"\bpg_(?:try_)?advisory_lock(?:_shared)?\s*\(|\bGET_LOCK\s*\(|\bdblink_connect|\bsetseed\s*\("
     r"|\bINTO\s+(?:TEMP(?:ORARY)?\b|@)|@\w+\s*:="

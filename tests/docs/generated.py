@@ -28,6 +28,33 @@ the error is never sent over HTTP. [Errors](errors.md) says which of them Python
 {GENERATED}
 """
 
+#: The entries of the catalogue that no code raises, and that have no class therefore.
+NOT_RAISED = """
+OJS-1008 schema_validation `args` do not conform to the schema that the job names
+OJS-1012 REQUEST_TIMEOUT The server did not respond in time
+OJS-1013 SERIALIZATION_ERROR A request could not be encoded, or a response could not be decoded
+OJS-2003 REPLICATION_LAG A replica has not seen the write yet
+OJS-3002 conflict The job has already completed
+OJS-3003 conflict The job has already been cancelled
+OJS-3005 handler_error The handler raised; the retry policy applies
+OJS-3006 timeout The handler ran longer than the job's timeout; the retry policy applies
+OJS-3007 HANDLER_PANIC The handler's process died; the retry policy applies
+OJS-3008 NON_RETRYABLE_ERROR The error type is one of the policy's `non_retryable_errors`
+OJS-3009 cancelled The job was cancelled while it ran
+OJS-3010 NO_HANDLER_REGISTERED This worker has no handler for the job type
+OJS-4001 CHAIN_STEP_FAILED A step failed, and the chain ends there
+OJS-4002 GROUP_TIMEOUT The group did not finish in time
+OJS-4005 BATCH_CALLBACK_FAILED The callback job of a batch failed; its retry policy applies
+OJS-4006 WORKFLOW_CANCELLED The workflow was cancelled
+OJS-5003 TENANT_ACCESS_DENIED The resource belongs to a tenant the caller has no access to
+OJS-6002 CONCURRENCY_LIMITED Too many jobs of this kind run already
+OJS-6003 BACKPRESSURE_APPLIED The server rejects requests to protect its database
+OJS-7000 EXTENSION_NOT_SUPPORTED The request needs an extension that the manifest does not list
+OJS-7001 CRON_SCHEDULE_CONFLICT Another schedule has this name
+OJS-7003 MIDDLEWARE_ERROR A middleware raised
+OJS-7004 MIDDLEWARE_TIMEOUT A middleware took too long
+"""
+
 COMING_FROM = f"""# Coming from another queue
 
 What you type there, and what it is called here. `f` is a task, and `x` its argument. An unknown
@@ -96,12 +123,18 @@ def error_codes() -> str:
             ]
 
     head = "| Number | Class | Code | Status | Retryable | Meaning |"
-    catalogue = list(errors.CATALOGUE.values())
+    catalogue = list(test_errors.catalogue().values())
+    not_raised = [
+        [number, f"`{code}`", meaning]
+        for number, code, meaning in (line.split(" ", 2) for line in NOT_RAISED.split("\n") if line)
+    ]
     others = set(test_errors.classes()) - {errors.OJSError, *catalogue}
     return (
         f"{ERRORS}\n## Catalogue\n\n{table(head, rows(catalogue))}"
         "\n## Other classes\n\nThese share a number with an entry of the catalogue, or are specific"
         f" to django_ojs.\n\n{table(head, rows(sorted(others, key=lambda each: each.__name__)))}"
+        "\n## Not raised\n\nThe specification has these too. No code of django_ojs raises them, so"
+        f" they have no class.\n\n{table('| Number | Code | Meaning |', not_raised)}"
     )
 
 

@@ -76,7 +76,7 @@ def test_a_connection_to_a_server_that_takes_no_writes_is_closed() -> None:
         (IntegrityError(SECRET), 500, "backend_error"),
         (DataError(SECRET), 500, "backend_error"),
         (drf.APIException(SECRET), 500, "backend_error"),
-        (errors.HandlerError(SECRET), 500, "backend_error"),
+        (errors.ConnectionError(SECRET), 500, "backend_error"),
         (OperationalError(SECRET), 503, "backend_error"),
         (InterfaceError(SECRET), 503, "backend_error"),
         (drf.NotAuthenticated(SECRET), 401, "UNAUTHENTICATED"),

@@ -7,7 +7,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import ack, fetch
@@ -71,7 +78,7 @@ def test_a_job_is_the_same_as_by_a_statement_that_is_planned_each_time(
 ) -> None:
     push_many(2, queue=QUEUE, args=[1, "two", None], meta={"a": ["ä"]}, priority=3, timeout_ms=5)
     with monkeypatch.context() as each_time:
-        each_time.setattr(postgresql, "_kept", lambda *_: None)
+        each_time.setattr(postgresql, "_kept", lambda *_, **__: None)
         (planned,) = claim()
     assert not kept()
     (job,) = claim()
@@ -108,6 +115,57 @@ def test_whoever_fetches_over_http_or_in_a_transaction_prepares_nothing() -> Non
         assert len(claim()) == 1
     assert any("UPDATE ojs_job" in query["sql"] for query in queries)
     assert not kept()
+
+
+def limited(count: int = 1) -> list[Claimed]:
+    push_many(count, queue=QUEUE, rate_limit={"key": "k", "concurrency": 100})
+    return claim(count)
+
+
+def test_the_statements_of_a_claim_with_a_limit_are_kept_too() -> None:
+    limited()  # The process learns that the queue has limits.
+    found = limited(3)
+    assert len(found) == 3
+    texts = kept()
+    assert len(texts) > 1
+    assert len(limited(2)) == 2
+    assert kept() == texts
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT sum(custom_plans) FROM pg_prepared_statements")
+        assert cursor.fetchone() == (0,)
+
+
+def test_what_follows_in_the_transaction_is_planned_as_ever() -> None:
+    def settings() -> list[str]:
+        found = []
+        for name in ("enable_seqscan", "plan_cache_mode"):
+            with connection.cursor() as cursor:
+                cursor.execute(f"SHOW {name}")
+                found.append(cursor.fetchone()[0])
+        return found
+
+    before = settings()
+    with transaction.atomic():
+        execute("SELECT 1")
+        found = kept_plans.rows(
+            connections[DEFAULT_DB_ALIAS],
+            "SELECT %(text)s, %(texts)s::text[], 'ab' LIKE 'a%%'",
+            {"text": TEXT, "texts": [TEXT, "a,b", "", "NULL"]},
+            is_in_transaction=True,
+        )
+        assert found == [(TEXT, [TEXT, "a,b", "", "NULL"], True)]
+        assert settings() == before
+
+
+def test_after_a_session_lost_its_plans_one_claim_with_a_limit_fails() -> None:
+    limited()
+    assert len(limited()) == 1
+    push_many(2, queue=QUEUE, rate_limit={"key": "k", "concurrency": 100})
+    execute("DEALLOCATE ALL")
+    with pytest.raises(DatabaseError):
+        claim()
+    assert len(claim()) == 1
+    assert len(claim()) == 1
 
 
 def test_a_session_behind_a_pooler_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

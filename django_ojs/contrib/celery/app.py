@@ -38,7 +38,7 @@ class _Configured:
         self._app = app
 
     def connect(self, receiver: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
-        """Call `receiver(sender=app)` then; a decorator too."""
+        """Call `receiver(sender=app)` at that time. It is a decorator too."""
         _configured.append((receiver, self._app))
         return receiver
 
@@ -102,7 +102,10 @@ class Celery:
         return AsyncResult(task_id)
 
     def config_from_object(self, obj: object, namespace: str | None = None, **kwargs: Any) -> None:
-        """Do nothing for the settings of Django: `conf` reads them. Raises NoEquivalent else."""
+        """Do nothing for the settings of Django, which `conf` reads.
+
+        Raise NoEquivalent for others.
+        """
         if obj != "django.conf:settings" or namespace != "CELERY":
             raise NoEquivalent(
                 "Celery's configuration is read from Django's settings: write "
@@ -139,7 +142,7 @@ class Celery:
     def add_periodic_task(
         self, schedule: object, sig: Signature, name: str | None = None, **options: Any
     ) -> str:
-        """Add an entry to `conf.beat_schedule`, and return its name."""
+        """Add an entry to `app.conf.beat_schedule`, and return its name."""
         name = name or sig.task
         entry = {
             "task": sig.task,

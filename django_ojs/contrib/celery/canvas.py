@@ -119,7 +119,7 @@ class Signature:
         return chain(self, other)
 
     def stored(self) -> dict[str, Any]:
-        """Return it as a job before it keeps it, with the id of the job that it will be."""
+        """Return this signature as an earlier job keeps it, with the id of its own future job."""
         options = {k: v for k, v in self.options.items() if k not in ("task_id", "link")}
         return {
             "id": str(self.options.get("task_id") or ids.uuid7()),
@@ -261,12 +261,12 @@ def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -
 
 
 def enqueue_again(whole: Signature, retries: int) -> None:
-    """Enqueue a task that was retried so often, for a run of it that goes on."""
+    """Enqueue a task again, with this number of retries, while its present run continues."""
     _enqueue(whole.request(on_full=_on_full(), retries=retries))
 
 
 def _on_full() -> str:
-    """Return what becomes of a job that follows another one, and whose queue is full."""
+    """Return what is done with a job that follows another one, and whose queue is full."""
     return "outbox" if hooks.registry.has("outbox") else "block"
 
 

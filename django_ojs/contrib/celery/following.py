@@ -17,7 +17,7 @@ from django.core import signing
 from django_ojs.spec.errors import InvalidMetadata
 from django_ojs.spec.json import JSON
 
-#: The member of `meta`.
+#: The member of `meta` that has these values.
 META: Final = "celery"
 
 

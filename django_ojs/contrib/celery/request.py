@@ -62,7 +62,7 @@ def running(task: object, request: TaskRequest) -> Iterator[None]:
 
 
 class CurrentTask:
-    """`current_task`: the task that runs here. False, with no attributes, where none does."""
+    """`current_task`: the task that runs here. It is false and has no attributes if none runs."""
 
     def __bool__(self) -> bool:
         return _current.get() is not None

@@ -62,7 +62,7 @@ class AsyncResult:
         return self.id
 
     def job(self) -> Job | None:
-        """Query the job. None: there is none, not yet or no longer."""
+        """Query the job. Return None if it does not exist, not yet or no longer."""
         try:
             return info.info(ids.parse_id(self.id))
         except (JobNotFound, OJSError):
@@ -121,7 +121,7 @@ class AsyncResult:
         return None if job is None else job.queue
 
     def maybe_throw(self, propagate: bool = True, **kwargs: Any) -> Any:
-        """Return the result of now, or raise the error of a failure."""
+        """Return the present result, or raise the error of a failure."""
         job = self._decisive()
         result = _result(job)
         if propagate and _state(job) in ("FAILURE", "REVOKED"):

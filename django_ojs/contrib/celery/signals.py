@@ -11,7 +11,7 @@ R = TypeVar("R", bound=Callable[..., Any])
 
 
 class Signal:
-    """A signal with Celery's `connect`, which is a decorator too. A receiver may not fail a run."""
+    """A signal with Celery's `connect`, which is a decorator too. A receiver cannot fail a run."""
 
     def __init__(self) -> None:
         self._signal = dispatch.Signal()

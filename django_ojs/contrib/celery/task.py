@@ -153,14 +153,14 @@ class Task:
 
     @property
     def most_retries(self) -> int | None:
-        """The larger one of `max_retries` and that of `retry_kwargs`; None: without a limit."""
+        """The larger of `max_retries` and the one in `retry_kwargs`; None means without a limit."""
         if self.max_retries is None:
             return None
         return max(self.max_retries, self.retry_kwargs.get("max_retries") or 0)
 
     @property
     def retry_delay(self) -> float:
-        """The seconds of `default_retry_delay`; None is none, as in Celery."""
+        """The seconds of `default_retry_delay`; None means no delay, as in Celery."""
         return self.default_retry_delay or 0.0
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:

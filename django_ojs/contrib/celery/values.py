@@ -25,7 +25,7 @@ _MEMBERS: Final = {"__type__", "__value__"}
 
 
 def encode(value: Any) -> Any:
-    """Return a value as JSON can carry it. What no type is for stays, and PUSH rejects it."""
+    """Return a value in a form that JSON can carry. PUSH rejects what has no such form."""
     if isinstance(value, dict):
         return {key: encode(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

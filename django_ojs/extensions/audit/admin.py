@@ -39,7 +39,7 @@ class AuditEntryAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()
-        # People first: programs leave many more entries. A search is for all of them.
+        # People are shown first, because programs leave many more entries. A search covers both.
         given = request.GET.get("by", "")
         by = given if given in _LISTS else "all" if text else "people"
         search = replace(audit_search.parse(text), kinds=_LISTS[by][1])

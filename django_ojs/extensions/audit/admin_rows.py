@@ -27,7 +27,7 @@ from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 200
 
-#: Entries about an object, and of those on the page of a job.
+#: How many entries about an object are shown, and how many of them on the page of a job.
 _MAX_ROWS: Final = 100
 _MAX_OF_JOB: Final = 20
 
@@ -52,7 +52,7 @@ _OBJECT_TYPES: Final = {
     **{model: object_type for object_type, model in _MODELS.items()},
     "deadletter": "job",
 }
-#: What ends the name of an action after which there is no object any more.
+#: The endings of the names of actions after which the object no longer exists.
 _ENDED: Final = (".deleted", ".removed")
 
 
@@ -80,7 +80,7 @@ class AuditRow:
 def rows_about(
     model: str, key: str, limit: int, *, shown_key: Callable[[str], str] = str
 ) -> list[AuditRow]:
-    """Return the newest entries about an object: what was done to it, by whichever door."""
+    """Return the newest entries about an object, from all doors."""
     object_type = _OBJECT_TYPES.get(model, "")
     entries = audit.entries().filter(object_type=object_type, object_id=key)
     return [row_of(entry, shown_key=shown_key) for entry in entries.order_by("-pk")[:limit]]

@@ -29,13 +29,13 @@ QUALIFIERS: Final[dict[str, StrOrPromise]] = {
 #: Who acted, by the name of a list.
 PEOPLE: Final = (ActorKind.USER, ActorKind.COMMAND)
 PROGRAMS: Final = tuple(kind for kind in ActorKind if kind not in PEOPLE)
-#: Entries that a page with a search for the beginning of a name reads: no index serves it.
+#: How many entries a search for the beginning of a name reads, because no index serves it.
 SCAN_LIMIT: Final = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditSearch:
-    """What is searched for; with `errors`, nothing is."""
+    """What is searched for. With `errors`, nothing is searched."""
 
     actor: str = ""
     action: str = ""

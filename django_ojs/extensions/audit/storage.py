@@ -11,7 +11,7 @@ from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.spec import ids
 from django_ojs.storage import database
 
-#: What operators do. The first word is the object, or what has several of them.
+#: What operators do. The first word names the object, or the set of objects.
 ACTIONS: Final = (
     *("job.enqueued", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated", "job.history_deleted"),

@@ -18,7 +18,7 @@ _META: Final = "HTTP_OJS_BLOCK_TIMEOUT"
 #: The longest wait, in seconds: proxies cut connections that are silent for a minute.
 LONGEST_BLOCK: Final = 50
 
-# However long they are, more than LONGEST_BLOCK count as that.
+# A number of any length is read, and more than LONGEST_BLOCK counts as that.
 _SECONDS: Final = re.compile(r"[0-9]{1,100}").fullmatch
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told of bounds (ojs-backpressure §10.2)."""
+"""The metrics of bounds for Prometheus (ojs-backpressure §10.2)."""
 
 from collections.abc import Collection, Iterator
 

@@ -6,17 +6,17 @@ from django_ojs.models.base import StoredModel
 
 
 class Bound(StoredModel):
-    """The bound that an enqueue checks (see `storage.bounds`); a queue without a row has none.
+    """The bound that an enqueue checks (see `storage`); a queue without a row has none.
 
-    It is derived from the configuration: only `storage.bounds.write` writes it, and enqueues
+    It is derived from the configuration: only `storage.write` writes it, and enqueues
     increase `until`. On PostgreSQL the function `ojs_admit` reads it with every enqueue.
     """
 
     queue = models.CharField(primary_key=True, max_length=255)
     #: The number of the sequence that issues the tickets of this queue.
     slot = models.PositiveSmallIntegerField(default=0)
-    #: The tickets after `since` and up to `until` are valid without counting; -1: none is. A
-    #: sequence that was set back, as by a restore, begins before `since`.
+    #: The tickets after `since` and up to `until` are valid without counting; none is if `until` is
+    #: -1. A sequence that was set back, as by a restore, begins before `since`.
     since = models.BigIntegerField(default=0)
     until = models.BigIntegerField(default=-1)
     #: The number of tickets of a transaction that does not take the queue lock.

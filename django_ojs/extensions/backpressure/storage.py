@@ -76,7 +76,7 @@ class Load:
         )
 
     def pressure(self, bound: Backpressure) -> float:
-        """Return depth ÷ bound, of the bound that is nearer."""
+        """Return depth divided by bound, for the bound that is nearer."""
         parts = [0.0]
         if bound.max_depth:
             parts.append(self.jobs / bound.max_depth)
@@ -108,12 +108,12 @@ def write(queue: str, bound: Backpressure) -> None:
     """Store a bound, which holds from the next enqueue on. Inside a write transaction."""
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
-    # A transaction that can only be admitted by a ticket finds one.
+    # Tickets are issued, because some transactions can only be admitted by one.
     database.after_commit(lambda: renew_tickets(queue))
 
 
 def withdraw_tickets() -> None:
-    """Let no ticket be valid any more: they were issued by wrong counts."""
+    """Make all tickets invalid, because they were issued by wrong counts."""
     Bound.primary.update(until=-1)
 
 
@@ -152,7 +152,7 @@ def rebound(queue: str) -> None:
         for name in {*own, *settings().queues} - {DEFAULT}:
             rebound(name)
     bound = config_of(queue).backpressure
-    # Full and nearly full were meant by the former bound.
+    # These times are about the former bound.
     queues.filter(pk=queue).exclude(near_full_at=None).update(
         near_full_at=None, full_at=None, eased_at=None
     )
@@ -253,10 +253,11 @@ def _own(name: str) -> Backpressure:
 
 
 def lock_queue(queue: str, *, is_tried_again: bool = False) -> str | None:
-    """Lock a queue until the transaction ends: no other adds jobs to it. Inside a savepoint.
+    """Lock a queue until the transaction ends, so that no other one adds jobs to it.
 
-    Return the current version of the bound, or None when the transaction's snapshot does not show
-    jobs that were added since. OperationalError after the lock timeout, or on a deadlock.
+    Call it inside a savepoint. Return the current version of the bound, or None when the
+    transaction's snapshot does not show jobs that were added since. Raises OperationalError after
+    the lock timeout, or on a deadlock.
     """
     return database.dialect().lock_queue(
         database.connection(), queue, lock_timeout(is_tried_again=is_tried_again)
@@ -303,13 +304,13 @@ def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
 
 
 def set_warned(queue: str, warned: bool) -> bool:
-    """Store since when a queue is above its threshold, or that it is not; whether that is new.
+    """Store that a queue is above its threshold, or is not. Return whether that is new.
 
-    Of several processes only one changes the row. Inside a write transaction.
+    Of several processes only one changes the row. Call it inside a write transaction.
     """
     rows = Queue.primary.filter(pk=queue)
     if warned and not rows.exists():
-        # It is configured in the settings, or inherits its bound.
+        # The queue has no row yet: it is configured in the settings, or inherits its bound.
         Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
     changed = rows.filter(warned_at__isnull=warned)
     return bool(changed.update(warned_at=Now() if warned else None))

@@ -30,7 +30,7 @@ class BulkOperationsExtension(Extension):
     )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Execute them, and prune."""
+        """Execute bulk operations, and prune old ones."""
         from django_ojs.operations.jobs import bulk_execution, bulk_operations
 
         return (

@@ -39,15 +39,15 @@ class CheckpointsExtension(Extension):
         )
 
     def for_tests(self) -> ForTests:
-        """Save in the transaction of the test: a worker marks the job on another connection."""
+        """Save in the transaction of the test; a worker marks the job on another connection."""
         return ForTests(context={"checkpoint": _save_in_test})
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
-        """Mark the jobs that have a checkpoint. What others have left behind, a step deletes."""
+        """Mark the jobs that have a checkpoint. A step deletes checkpoints that no job needs."""
         schema.mark(connection, self.number, "SELECT job_id FROM ojs_checkpoint")
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Delete what a trigger could not."""
+        """Delete the checkpoints that a trigger could not delete."""
         from django_ojs.extensions.checkpoints import pruning as checkpoints
 
         pruner = checkpoints.CheckpointPruner()
@@ -68,7 +68,7 @@ class CheckpointsExtension(Extension):
         return (JOB_CHECKPOINT,)
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare checkpoints."""
         return (Declared(official="durable-execution"),)
 
 
@@ -89,7 +89,7 @@ def _shown(job: Job) -> Mapping[str, json.JSON]:
 
 
 def _members(saved: SavedCheckpoint) -> Mapping[str, json.JSON]:
-    # ojs-durable-execution §6.1, and ojs-progress §6.4.
+    # These are the members of ojs-durable-execution §6.1, and of ojs-progress §6.4.
     return {
         "checkpoint": {"state": saved.state, "sequence": saved.sequence},
         "last_checkpoint": saved.state,
@@ -113,6 +113,6 @@ def _save_in_test(job: Claimed, state: json.JSON) -> None:
     from django_ojs.extensions.checkpoints import operations
 
     if job.worker_id is None:
-        operations.encoded(state)  # Raises for what cannot be stored.
+        operations.encoded(state)  # This raises for a state that cannot be stored.
         return
     operations.save(job.id, state, claim=Claim(worker_id=job.worker_id, run=job.run))

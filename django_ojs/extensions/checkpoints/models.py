@@ -19,15 +19,16 @@ MARK: Final = 1 << NUMBER
 class Checkpoint(StoredModel):
     """The latest checkpoint of a job (ojs-durable-execution §5.1).
 
-    In a table of its own, without a foreign key: a job that saves no checkpoint pays nothing.
-    Triggers delete the row when the job ends, unless it is a dead letter, or is deleted.
+    It has a table of its own, without a foreign key, so that a job that saves no checkpoint pays
+    nothing. Triggers delete the row when the job ends, unless it is a dead letter, or is deleted.
     """
 
     job_id = models.UUIDField(primary_key=True)
     #: The run that saved it: an earlier run cannot replace the checkpoint of a later one.
     run = models.PositiveIntegerField()
     sequence = models.PositiveIntegerField()
-    #: JSON as it was sent. NULL: deleted on request, so that the sequence continues.
+    #: The state as JSON, as it was sent. It is NULL if it was deleted on request; the row stays, so
+    #: that the sequence continues.
     state = models.TextField(null=True)  # noqa: DJ001  # as above
     created_at = models.DateTimeField()
 

@@ -1,7 +1,7 @@
-"""Delete the checkpoints that their jobs have left.
+"""Delete the checkpoints that ended and deleted jobs have left behind.
 
 A trigger deletes the checkpoint of a job that ends or is deleted, unless the open transaction of a
-handler holds its row: the end of the job does not wait for that.
+handler holds its row, because the end of the job does not wait for that.
 """
 
 from collections.abc import Collection

@@ -42,7 +42,7 @@ class JobCheckpoint(JobView):
         )
         return {"checkpoint": _render(key, saved)}
 
-    # Clients send either.
+    # Clients may send either method.
     put = post
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def _skipped_because(job: CronJob) -> StrOrPromise:
 
 
 def _durations(runs: Sequence[_Run]) -> charts.Chart | None:
-    """Return how long the latest runs took, the latest at the right; None for less than two."""
+    """Return how long the latest runs took, the latest at the right, or None for fewer than two."""
     found = [
         elapsed(job.started_at, job.finished_at).total_seconds()
         for each in reversed(runs)
@@ -269,7 +269,7 @@ def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:
     try:
         expression = schedule.parse_expression(job.expression)
         timezone = check_timezone(job.timezone)
-    except CronExpressionError:  # It is no longer in the timezone database.
+    except CronExpressionError:  # The timezone is no longer in the timezone database.
         return []
     before = job.next_run_at.astimezone(UTC) - (expression.interval or timedelta(microseconds=1))
     found = expression.occurrences(before, timezone)
@@ -294,6 +294,9 @@ def _template(request: HttpRequest, job: CronJob) -> str:
 
 
 def _may_edit_args(request: HttpRequest, job: CronJob | None) -> bool:
-    """Whether the form has the arguments: not if it would store what redaction shows of them."""
+    """Return whether the form has the arguments.
+
+    It has none if any of them is redacted, because it would store the redacted value.
+    """
     args = None if job is None else job.template.get("args")
     return payloads.may_see(request) and redacted(args) == args

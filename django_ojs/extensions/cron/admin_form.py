@@ -73,7 +73,7 @@ class CronJobForm(forms.Form):
             del self.fields["args"]
 
     def clean_args(self) -> Any:
-        """Return the arguments; nothing is the empty array."""
+        """Return the arguments; an empty field means an empty array."""
         text = self.cleaned_data["args"].strip()
         try:
             return json.loads(text, exact_integers=settings().exact_integers) if text else []

@@ -23,7 +23,7 @@ class BeatTables:
 
 
 def read() -> BeatTables | None:
-    """Return what the tables in the default database have; None where they are missing."""
+    """Return what the tables in the default database have, or None if they are missing."""
     connection = connections[DEFAULT_DB_ALIAS]
     if not {_TASKS, *_SCHEDULES.values()} <= set(connection.introspection.table_names()):
         return None

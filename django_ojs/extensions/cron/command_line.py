@@ -35,14 +35,14 @@ from django_ojs.models import Job
 from django_ojs.operations.keyset import PageRequest, all_rows
 from django_ojs.spec.errors import NotFound
 
-#: Cron jobs that one query reads.
+#: How many cron jobs one query reads.
 _PAGE: Final = 500
-#: Known names that a message about an unknown one chooses from.
+#: How many known names a message about an unknown one can suggest.
 _MOST_NAMES: Final = 200
 
 
 def _known(names: list[str]) -> list[CronJob]:
-    """Return cron jobs. A name that is not known is an error: it is probably misspelt."""
+    """Return the named cron jobs. An unknown name is an error, because it is probably misspelt."""
     if not names:
         raise usage_error("Name at least one cron job; `manage.py ojs cron list` has them.")
     return [_get(name) for name in names]

@@ -35,7 +35,7 @@ class CronExtension(Extension):
         return Hooks(before_fetch=_fire, workers_start=_store_schedules)
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Fire cron jobs, go by their schedules when the clock was set back, and prune runs."""
+        """Fire cron jobs, correct their times after the clock was set back, and prune runs."""
         from django_ojs.extensions.cron.operations import clock, due_query, pruning
 
         pruner = pruning.RunPruner()
@@ -65,7 +65,7 @@ class CronExtension(Extension):
         return cron.SUBCOMMANDS
 
     def may_find(self) -> str:
-        """A schedule is late."""
+        """Return the condition that a schedule is late."""
         from django_ojs.extensions.cron.findings import condition
 
         return condition()
@@ -87,7 +87,7 @@ class CronExtension(Extension):
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare cron."""
         return (Declared(capability="cron_jobs"),)
 
     def pages(self) -> Mapping[type[Model], str]:

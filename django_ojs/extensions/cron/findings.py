@@ -11,7 +11,7 @@ from django_ojs.storage import raw_queries
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     return raw_queries.is_older(CronJob, "due_at", "due_at IS NOT NULL", LATE)
 
 

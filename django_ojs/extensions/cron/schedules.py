@@ -155,7 +155,7 @@ def _add(declaration: CronDeclaration) -> None:
 
 
 def _type_of(target: object) -> str | None:
-    """Return the job type of a handler or task; None for a task of another backend."""
+    """Return the job type of a handler or task, or None for a task of another backend."""
     if isinstance(target, Handler):
         return target.type
     if hasattr(target, "module_path"):

@@ -106,7 +106,7 @@ def _definition(data: dict[str, Any]) -> Definition:
 
 
 def _template(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the job as a PUSH has it. Options at the top level are those of the job."""
+    """Return the job in the form of a PUSH. Options at the top level are those of the job."""
     source = {**data, **(fields.object_(data, "job_template") or {})}
     found = {name: source[name] for name in _TEMPLATE if source.get(name) is not None}
     options = {name: source[name] for name in envelope.OPTIONS - {*_TEMPLATE} if name in source}

@@ -21,7 +21,7 @@ from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.published import EventType
 
-#: Rows that a page with a filter by type reads, as no index covers the type.
+#: How many rows a page with a filter by type reads, because no index covers the type.
 SCAN_LIMIT: Final = 100_000
 
 #: Members of an event's data that hold a job's payload; so may any other object.
@@ -110,7 +110,7 @@ def _page(type: str, subject: str, wanted: PageRequest) -> Page[Event]:
 
 
 def _is_possible(type: str, subject: str) -> bool:
-    """Whether there can be an event of this type and subject."""
+    """Return whether there can be an event of this type and subject."""
     return (
         (not type or type in {*EventType, *_GROUPS}) and "\0" not in subject and len(subject) <= 255
     )

@@ -17,7 +17,8 @@ from django_ojs.models import Job
 from django_ojs.spec import published, times
 from django_ojs.spec.states import TERMINAL
 
-#: The ids of messages that are no cursors: the end of a job, the first message of two of an event.
+#: The ids of messages that are no cursors: that of the end of a job, and that of the first of an
+#: event's two messages.
 _PART: Final = re.compile(r"(?P<end>[0-9]{1,18})-[0-9]{1,18}|(?P<first>[1-9][0-9]{0,17})\.0")
 
 #: The milliseconds in which a stopping server ends its streams (§5.1).
@@ -36,7 +37,7 @@ class Message(NamedTuple):
 class Channel:
     """What a client follows: `job:ID`, `queue:NAME` or `all`, and the types of its events.
 
-    `types` None are all, and `within` are the queues of a limited caller.
+    None in `types` stands for all types. `within` are the queues of a limited caller.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Channel:
 
 
 class Pace:
-    """When a stream goes on: it sends a limited number of messages in a second (§5.7)."""
+    """When a stream continues, because it sends a limited number of messages in a second (§5.7)."""
 
     def __init__(self) -> None:
         self.rate = of(EventSettings).http_event_rate
@@ -99,7 +100,8 @@ class Pace:
 class Follower:
     """What one client follows, and how far it has come.
 
-    A change to an end of a job is held back: if it is the end of the channel, it is sent as that.
+    A change of state that ends a job is held back, because it may be the end of the channel, and is
+    then sent as such.
     """
 
     def __init__(self, channel: Channel, after: int) -> None:
@@ -108,7 +110,7 @@ class Follower:
         self._held: Message | None = None
 
     def messages(self, page: log.EventPage) -> list[Message]:
-        """Return the messages of a page that are to be sent, and go on after it."""
+        """Return the messages of a page that are to be sent, and continue after it."""
         found: list[Message] = []
         if page.tail_lost:
             lost = log.Resumed(int(page.cursor), has_gap=True, gap_end=timezone.now())
@@ -183,7 +185,7 @@ def position_of(last_id: str) -> str:
 
 
 def gap(start: log.Resumed, channel: str) -> Message:
-    """Return the message that events before the one with which a client goes on are not kept."""
+    """Return the message that some events before those that the client gets next are not kept."""
     limits = {"gap_start": start.gap_start, "gap_end": start.gap_end}
     data: dict[str, Any] = {
         "channel": channel,

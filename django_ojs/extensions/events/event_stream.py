@@ -62,7 +62,7 @@ class _Slot:
         # A request whose client goes before the response is sent leaves a response that no server
         # closes.
         self.release = weakref.finalize(self, _leave, waiting)
-        # The interpreter ends: there is nothing to count any more.
+        # When the interpreter ends, nothing needs to be counted any more.
         self.release.atexit = False
 
 
@@ -196,7 +196,7 @@ def _stream(steps: Steps, slot: _Slot) -> Iterator[bytes]:
 
 
 async def _async_stream(steps: Steps, slot: _Slot) -> AsyncIterator[bytes]:
-    # A server that serves streams has set its handlers of signals, which no other thread can do.
+    # By now the server has set its signal handlers. Only the main thread can replace them.
     if threading.current_thread() is threading.main_thread():
         server_stop.watch_signals()
     await sync_to_async(_close_connections)()

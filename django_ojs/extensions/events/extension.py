@@ -1,6 +1,6 @@
-"""The recorded events (ojs-events): each is stored in the transaction of what it tells of.
+"""The recorded events (ojs-events): each is stored in the transaction of the change it reports.
 
-Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations.events`.
+Events of the types in `KEEP_EVENTS` are recorded. The readers are in `operations.log`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ class EventsExtension(Extension):
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare events."""
         return (Declared(experimental="realtime"),)
 
     def pages(self) -> Mapping[type[Model], str]:
@@ -106,7 +106,7 @@ def _of_stored(job: Any) -> list[NewEvent]:
 
 
 def _available(change: Change) -> None:
-    """Jobs became available: that is one event, whatever they were before."""
+    """Record that jobs became available, which is the same event whatever their state was."""
     _record(job_events.enqueued(job, change.before[job.pk]) for job in change.rows())
 
 
@@ -131,7 +131,7 @@ def _expired(change: Change) -> None:
 
 
 def _discarded(change: Change) -> None:
-    """Jobs ended without a run that failed; their error, if they have one, says why."""
+    """Record that jobs ended without a failed run; their error, if any, gives the reason."""
     _record(
         job_events.discarded(
             job,
@@ -145,7 +145,7 @@ def _discarded(change: Change) -> None:
 
 
 def _failed(change: Change) -> None:
-    """Runs failed: each job waits for its next attempt, or was discarded."""
+    """Record that runs failed; each job waits for its next attempt, or was discarded."""
     follow_ups = {
         EventType.JOB_DISCARDED if state is State.DISCARDED else EventType.JOB_RETRYING
         for state in change.after.values()
@@ -176,7 +176,7 @@ def _of_end(job: Any, error: Mapping[str, Any], worker_id: str | None) -> NewEve
 
 
 def _lapsed(change: Change) -> None:
-    """Runs ended without their worker's response: the jobs are available, or discarded."""
+    """Record that runs ended without their worker's response; jobs are available or discarded."""
     if not change.known.spends:
         if EventType.JOB_ENQUEUED in of(EventSettings).keep_events:
             _available(change)

@@ -46,7 +46,7 @@ def progress_of(key: UUID, within: Collection[str] | None, last_id: str) -> Step
         except (DatabaseError, InterfaceError):
             return
         if job is None:
-            # Deleted, or in a queue that the caller may not read.
+            # The job was deleted, or is in a queue that the caller may not read.
             return
         message = _message(job)
         if message is not None and message.id != last_id:

@@ -15,8 +15,8 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def watch_signals() -> None:
     """Let the streams of this process end when a signal stops its server.
 
-    To be called in the main thread, after the server has set its handlers: they are called then.
-    Where a signal has no handler, there is no stop that streams could wait for.
+    Call it in the main thread, after the server has set its handlers, which are then called as
+    well. If a signal has no handler, there is no orderly stop that streams could take part in.
     """
     for number in SIGNALS:
         handler = signal.getsignal(number)
@@ -29,8 +29,8 @@ class _Stop:
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
-        # A handler may interrupt a thread that holds any lock. This queue can be used in it; the
-        # locks of the feed are taken by a thread.
+        # A handler may interrupt a thread that holds any lock. This queue can be used in a handler;
+        # a thread takes the locks of the feed.
         self._begun: SimpleQueue[None] = SimpleQueue()
         threading.Thread(target=self._work, name="ojs-server-stop", daemon=True).start()
 

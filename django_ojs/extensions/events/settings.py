@@ -26,7 +26,7 @@ EVENTS: Final = "a list of event types, or patterns such as job.* or *"
 
 def _events(value: object) -> frozenset[published.EventType]:
     patterns = strings(value)
-    # A name for the events of all transitions.
+    # `job.state_changed` stands for the events of all transitions.
     wanted = published.TRANSITIONS if published.STATE_CHANGED in patterns else frozenset()
     patterns = tuple(pattern for pattern in patterns if pattern != published.STATE_CHANGED)
     # A misspelt type must not be noticed only when its events are needed.

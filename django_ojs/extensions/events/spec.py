@@ -27,7 +27,7 @@ def matches_state_changed(patterns: Iterable[str]) -> bool:
 def state_change(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the `job.state_changed` that an event says, None for one that is no transition.
 
-    A new job makes none: no state was before.
+    A new job makes none, because it had no state before.
     """
     data = event["data"]
     if event["type"] not in TRANSITIONS or "previous_state" not in data:

@@ -1,4 +1,7 @@
-"""The recorded events: an append-only table, read in the order of positions (see `positions`)."""
+"""The recorded events: an append-only table, read in the order of positions.
+
+`commit_order` assigns these.
+"""
 
 from collections.abc import Collection
 from datetime import timedelta

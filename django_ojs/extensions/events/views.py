@@ -41,7 +41,7 @@ class EventView(JobView):
     def filters(self) -> dict[str, Any]:
         """Return the filters of the query. Raises InvalidRequest, PermissionDenied."""
         query = self.request.query_params
-        # ojs-realtime §5.6 names the first one so.
+        # ojs-realtime §5.6 calls `types` `event_types`.
         types = fields.query_list([*query.getlist("types"), *query.getlist("event_types")])
         names = fields.query_list(query.getlist("queues"))
         job_types = fields.query_list(query.getlist("job_types"))
@@ -103,7 +103,7 @@ class EventView(JobView):
 
 
 class Events(EventView):
-    """The events after a cursor, oldest first; a stream of them where the client accepts that."""
+    """The events after a cursor, oldest first, or a stream of them if the client accepts one."""
 
     def get(self, request: Request) -> dict[str, Any] | HttpResponseBase:
         query = request.query_params
@@ -122,7 +122,7 @@ class Events(EventView):
 
 
 def _wants_stream(accept: str) -> bool:
-    """Whether a client that accepts this reads a stream; one may read pages as well."""
+    """Return whether a client with this Accept header gets a stream; it may also read pages."""
     accepted = [each.partition(";")[0].strip() for each in accept.split(",")]
     known = [each for each in accepted if each in (CONTENT_TYPE, *MEDIA_TYPES)]
     return known[:1] == [CONTENT_TYPE]
@@ -166,7 +166,7 @@ class QueueEvents(EventView):
 
     def get(self, request: Request, name: str) -> HttpResponseBase:
         self.access.check_queue(name)
-        # A queue that is not known is not found.
+        # This raises NotFound for an unknown queue.
         queues.get(name)
         return self.stream(f"queue:{name}", queue=name)
 

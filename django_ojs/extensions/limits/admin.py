@@ -1,4 +1,4 @@
-"""Limit keys: those at their limit, paused or overridden; and the overrides of their limits."""
+"""Limit keys: a list of those at their limit, paused or overridden, and a form for overrides."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 else:
     _Admin, _Form = admin.ModelAdmin, forms.ModelForm
 
-#: More waiting jobs of a key are not counted.
+#: The waiting jobs of a key are counted up to this number.
 _MAX_WAITING: Final = 1_000
 
 _LIMITS: Final = ("concurrency", "rate", "rate_period", "throttle", "throttle_period")
@@ -60,7 +60,7 @@ class KeyChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         if not self.query:
-            # Without a search, the link "Show all" leads to this very list.
+            # Without a search, the link "Show all" leads to this same list.
             self.full_result_count = self.result_count
         rows = list(self.result_list)
         found = limit_key_use.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
@@ -71,12 +71,12 @@ class KeyChangeList(ChangeList):
 
     def url_for_result(self, result: Any) -> str:
         if result.shown != result.pk:
-            raise NoReverseMatch  # Its address is the key: the list shows it without a link.
+            raise NoReverseMatch  # The address of its page would show the hidden parts of the key.
         return super().url_for_result(result)
 
 
 class OverrideForm(_Form):
-    """The rules are those of the HTTP API."""
+    """The form applies the same rules as the HTTP API."""
 
     concurrency = forms.IntegerField(
         label=gettext_lazy("Concurrency"),
@@ -103,7 +103,7 @@ class OverrideForm(_Form):
         required=False,
         help_text=gettext_lazy("Such as PT1S."),
     )
-    # One field: of two, the second has no label.
+    # One input for the date and the time, because a second one would have no label.
     override_until = forms.DateTimeField(
         label=gettext_lazy("Override until"),
         required=False,
@@ -161,13 +161,13 @@ def _search_help() -> str:
 
 
 class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
-    """Django's own list and form. To override limits needs the scope admin."""
+    """Uses Django's own list and form. Overriding limits requires the scope admin."""
 
     place = 70
     object_actions = ACTIONS
     form = OverrideForm
     list_display = ("shown_key", *_STATE, "overridden")
-    search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
+    search_fields = ("key",)  # This shows the search box; `get_search_results` does the search.
     search_help_text = lazy(_search_help, str)()
     ordering = ("key",)
     sortable_by = ()
@@ -214,14 +214,15 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
             return None  # PostgreSQL rejects a null character.
         found = self.get_queryset(request).filter(pk=object_id).first()
         if found is None:
-            # A job waits for a key of which nothing is kept yet.
+            # The key exists if a job waits for it, even if nothing is stored about it yet.
             with suppress(OJSError):
                 check_key(object_id, "key")
                 limit_keys.get(object_id)
                 found = LimitKey(pk=object_id)
         if found is not None:
             if not limit_key_text.is_visible(request, found.pk):
-                # As one that does not exist: the response would tell whether there is such a key.
+                # The response is the same as for a missing key, so that it does not tell whether
+                # the key exists.
                 return None
             (found.status,) = limit_key_use.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[union-attr]  # for the columns
         return found
@@ -261,7 +262,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         if text:
             found = queryset.filter(key__startswith=text)
             if not limit_key_text.sees_all(request):
-                # Otherwise the search would tell of a hidden key how it begins.
+                # Otherwise a search could find out how a hidden key begins.
                 found = found.filter(pk__in=limit_key_text.visible(request, _keys(found)))
             return found, False
         return queryset.filter(limit_keys.is_restricted()), False
@@ -275,7 +276,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     def has_view_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
         if not request.user.has_perm("django_ojs.view_limitkey"):
             return False
-        # Its page, unlike the list, cannot hide a part of the key: it is in the address.
+        # Unlike the list, its page cannot hide a part of the key, which is in the address.
         return obj is None or limit_key_text.is_visible(request, obj.pk)
 
     def has_delete_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
@@ -327,7 +328,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
 
     @admin.display(description=gettext_lazy("rescheduled"))
     def rescheduled(self, row: LimitKey) -> str:
-        # Rescheduled jobs wait, and may be far from due.
+        # Rescheduled jobs still wait, even if they are due much later.
         until = row.rescheduled_until
         left = None if until is None else until - timezone.now()
         if left is None or left.total_seconds() <= 0:

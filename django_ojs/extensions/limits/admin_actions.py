@@ -38,12 +38,12 @@ class PauseForm(forms.Form):
 
 
 def _pause(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> str:
-    limit_keys.get(key.pk)  # Raises NotFound in a database that does not know it.
+    limit_keys.get(key.pk)  # This raises NotFound in a database that does not know the key.
     limit_keys.pause([key.pk], values["duration"])
     status = limit_keys.get(key.pk)
-    if status.row is None or not status.row.is_paused:  # A very short pause is over.
+    if status.row is None or not status.row.is_paused:  # A very short pause is already over.
         return _("%(key)s is not paused.") % {"key": key.pk}
-    # A pause that lasts longer has stayed.
+    # If the key had a longer pause, this is its end.
     text = _("No job of %(key)s starts before %(time)s.")
     return text % {"key": key.pk, "time": absolute_time(status.row.paused_until)}
 

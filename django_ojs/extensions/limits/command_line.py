@@ -25,7 +25,7 @@ from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import NotFound, OJSError
 
-#: Known keys that a message about an unknown one chooses from.
+#: How many known keys a message about an unknown one can suggest.
 _MOST_NAMES: Final = 200
 
 
@@ -35,7 +35,7 @@ def shown_key(key: str, *, with_arguments: bool = True) -> str:
 
 
 def _known(options: Options) -> list[KeyStatus]:
-    """Return the named keys. One that is not known is an error: it is probably misspelt."""
+    """Return the named keys. An unknown one is an error, because it is probably misspelt."""
     if not options["keys"]:
         raise usage_error("Name a limit key; `manage.py ojs limits list --all` has them.")
     return [_get(key) for key in dict.fromkeys(options["keys"])]
@@ -45,7 +45,7 @@ def _get(key: str) -> KeyStatus:
     try:
         return limit_keys.get(key)
     except NotFound:
-        # Not those with a part that ADMIN_REDACT hides.
+        # Keys with a part that ADMIN_REDACT hides are not suggested.
         found = limit_keys.listing(PageRequest(limit=_MOST_NAMES)).rows
         raise unknown_name(
             key,
@@ -178,7 +178,7 @@ def _pause(console: Console, options: Options) -> int:
         console.json({"limits": [as_json(_COLUMNS, each) for each in found]})
         return OK
     for status in found:
-        # A pause that lasts longer has stayed, and a very short one is over.
+        # The pause may be an earlier one that lasts longer, and a very short one may be over.
         until = _paused_until(status)
         text = (
             f"{shown_key(status.key)} is not paused."

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class QueueLimitsExtension(Extension):
-    """Limits queues."""
+    """Limits how many jobs of a queue run and start."""
 
     name = "limits of queues"
-    #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
+    #: These limits come before those by key: a job of a queue at its limit waits only for the
+    #: queue.
     number = 12
     queue_fields = FIELDS
 
@@ -51,7 +52,7 @@ class QueueLimitsExtension(Extension):
 
 
 class KeyLimitsExtension(Extension):
-    """Limits the jobs of a key."""
+    """Limits how many jobs of a key run and start."""
 
     name = "limits by key"
     number = BY_KEY
@@ -66,7 +67,7 @@ class KeyLimitsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Open held jobs, and delete what is known of keys that need it no more."""
+        """Open held jobs, and delete rows of keys that are no longer needed."""
         from django_ojs.extensions.limits import limit_checks
 
         return (
@@ -76,13 +77,14 @@ class KeyLimitsExtension(Extension):
                 batch=limit_checks.AT_ONCE,
                 when=limit_checks.due_condition,
             ),
-            # It reads all jobs that wait with a limit by key, for what normally does not happen.
+            # This reads all jobs that wait with a limit by key, for errors that normally do not
+            # happen.
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
 
     def may_find(self) -> str:
-        """A key dropped a job in the last hour, or is paused."""
+        """Return the condition that a key dropped a job in the last hour, or is paused."""
         from django_ojs.extensions.limits.findings import condition
 
         return condition()
@@ -110,7 +112,7 @@ class KeyLimitsExtension(Extension):
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare rate limiting."""
         return (Declared(official="rate-limiting", capability="rate_limiting"),)
 
     def pages(self) -> Mapping[type[Model], str]:
@@ -144,7 +146,7 @@ def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -
 
 
 def _pause(job: Any, failure: Failure) -> None:
-    """Pause the key of a job."""
+    """Pause the key of a failed job for the duration that the failure names."""
     if job.limit_key is None:
         return
     from django_ojs.extensions.limits import limit_journal
@@ -160,11 +162,11 @@ def _pause(job: Any, failure: Failure) -> None:
         )
 
 
-# What they do is imported by the first claim of a queue that has limits.
+# The modules that implement the rules are imported by the first claim from a queue with limits.
 
 
 class QueueLimits(ClaimRule):
-    """The rule of queues that have limits of their own."""
+    """The rule for queues that have limits of their own."""
 
     fields = frozenset(FIELDS.checks)
 
@@ -175,41 +177,41 @@ class QueueLimits(ClaimRule):
         return queue_limits.begin(request)
 
     def is_full(self, queue: str) -> bool:
-        """Say whether a queue is at its limits."""
+        """Return whether a queue is at its limits."""
         from django_ojs.extensions.limits import queue_limits
 
         return queue_limits.is_full(queue)
 
     def waits_for(self, job: Any, key: str | None) -> Waits | None:
-        """Say which limit of its queue a job waits for."""
+        """Return which limit of its queue a job waits for."""
         from django_ojs.extensions.limits import queue_limits
 
         return queue_limits.waits_for(job.queue)
 
 
 class KeyLimits(ClaimRule):
-    """The rule of queues that have had a job with a limit by key."""
+    """The rule for queues that have had a job with a limit by key."""
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
-        """Open the held jobs of keys that have got room."""
+        """Open the held jobs of keys that have room again."""
         from django_ojs.extensions.limits import key_limits
 
         return key_limits.begin(request)
 
     def is_full(self, queue: str) -> bool:
-        """Say whether a queue of which all jobs were held still has no other."""
+        """Return whether a queue whose jobs were all held still has no other job."""
         from django_ojs.extensions.limits import key_limits
 
         return key_limits.is_full(queue)
 
     def waits_for(self, job: Any, key: str | None) -> Waits | None:
-        """Say which limit of its key a job waits for."""
+        """Return which limit of its key a job waits for."""
         from django_ojs.extensions.limits import limit_key_use
 
         return limit_key_use.waits_for(job, key)
 
     def may_open(self) -> str:
-        """Return the condition that keys may have got room."""
+        """Return the SQL condition that keys may have room again."""
         from django_ojs.extensions.limits import limit_journal
 
         return limit_journal.due_condition()

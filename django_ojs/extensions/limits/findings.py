@@ -19,10 +19,10 @@ from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.storage import database, raw_queries
 
-#: Limit keys are counted up to this.
+#: Limit keys are counted up to this number.
 _MOST: Final = 10_000
-#: Shorter pauses of limit keys are none; of so many it is read how many jobs wait, up to a number,
-#: and so many are named.
+#: Shorter pauses of limit keys are not reported. Of the others, at most so many are named, with
+#: their waiting jobs counted up to a number.
 _SHORT_PAUSE: Final = timedelta(minutes=1)
 _MOST_PAUSED: Final = 50
 _MOST_WAITING: Final = 1_000
@@ -30,7 +30,7 @@ _MOST_NAMED: Final = 5
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     ago = database.dialect().ago
     dropped = f"dropped_at > {ago(key_limits.DROPPED_WITHIN.total_seconds())}"
     return raw_queries.condition(LimitKey, f"{dropped} OR paused_until > {ago(0)}")
@@ -39,7 +39,7 @@ def condition() -> str:
 def found() -> list[Finding]:
     """Find the limit keys with drops in the last hour, and those that are paused for long."""
     drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
-    # A handler whose service rejects calls for a moment pauses its key as it should.
+    # If a service rejects calls for a moment, it is right that the handler pauses its key.
     is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + _SHORT_PAUSE)
     figures = (
         LimitKey.primary.filter(drops | is_paused)

@@ -57,13 +57,13 @@ from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.next_starts import next_starts
 
-#: For how long starts are kept that no rate needs.
+#: How long starts are kept after no rate needs them.
 _MARGIN: Final = timedelta(minutes=1)
 
-#: Dropped jobs are counted together while less time is between two of them.
+#: Dropped jobs are counted together as long as less than this time is between two of them.
 DROPPED_WITHIN: Final = timedelta(hours=1)
 
-#: Why a job is discarded that its limit let not start.
+#: The reason for which a job is discarded that its limit did not let start.
 DROPPED: Final = "rate_limited"
 _DROPPED_ERROR: Final = {
     "type": DROPPED,
@@ -86,19 +86,19 @@ class _Round:
 
     #: The jobs with a key that start.
     chosen: list[Candidate] = field(default_factory=list)
-    #: Those that their key does not let start, by what becomes of them.
+    #: Jobs that their key does not let start, by what is done with them.
     held: list[UUID] = field(default_factory=list)
     rescheduled: dict[UUID, int] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
-    #: The sum of the sizes of the dropped jobs, those of the rounds before included.
+    #: The sum of the sizes of the dropped jobs, including those of earlier rounds.
     dropped_size: int = 0
     #: The limit that the first rejected job of each key met.
     exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
-    #: Before the chosen jobs start.
+    #: How much of its limits each key uses, before the chosen jobs start.
     uses: dict[str, KeyUse] = field(default_factory=dict)
     #: When the rates of keys have room again, in milliseconds since 1970.
     room_at: dict[str, int] = field(default_factory=dict)
-    #: For when jobs of keys were rescheduled last.
+    #: The latest times for which jobs of keys were rescheduled.
     rescheduled_until: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -106,7 +106,7 @@ class _Round:
         return bool(self.exceeded)
 
     def reject(self, job: Candidate, policy: Mapping[str, Any], use: KeyUse) -> None:
-        """Note what becomes of a job that its key does not let start."""
+        """Note what is done with a job that its key does not let start."""
         assert job.key is not None
         self.exceeded.setdefault(job.key, use.exceeded())
         note_room(self.room_at, job.key, use)
@@ -123,19 +123,19 @@ class _Round:
 
 
 def begin(request: ClaimRequest) -> RuledClaim:
-    """Begin a claim: open the held jobs of keys that have got room."""
+    """Begin a claim by opening the held jobs of keys that have room again."""
     open_due()
     return _Claim(request)
 
 
 def holds(keys: Collection[UUID]) -> dict[UUID, int]:
-    """Return the jobs of these that have a limit: claims decide on them."""
+    """Return the given jobs that have a limit by key, because claims decide about them."""
     limited = Job.primary.annotate(key=KeyOfJob()).filter(OneOf("pk", keys), key__isnull=False)
     return dict.fromkeys(limited.values_list("pk", flat=True), OPEN)
 
 
 def is_full(queue: str) -> bool:
-    """Say whether a queue of which all jobs were held still has no other."""
+    """Return whether a queue whose jobs were all held still has no other job."""
     if statements().may_start(queue):
         return False
     next_starts.note_soon(queue)
@@ -149,9 +149,9 @@ class _Claim(RuledClaim):
         self._queue, self._wanted = request.queue, request.limit
         self.in_order = statements().candidates
         self._found = _Round()
-        #: How much of its limits each key uses, with the jobs that were taken.
+        #: How much of its limits each key uses, including the jobs that were taken.
         self._uses: dict[str, KeyUse] = {}
-        #: The answer for the job that was asked for last.
+        #: The policy and the use of the job that was asked about last.
         self._policy: Mapping[str, Any] = {}
         self._use: KeyUse | None = None
 
@@ -178,7 +178,7 @@ class _Claim(RuledClaim):
     def reject(self, job: Candidate) -> SetAside:
         assert self._use is not None
         found = self._found
-        # The receivers of the signal get the jobs that are dropped, which are in memory for them.
+        # The receivers of the signal get all dropped jobs at once, so these must fit into memory.
         is_dropped = self._policy.get("on_limit") == OnLimit.DROP
         size = found.dropped_size + job.size
         if is_dropped and found.dropped_size and size > settings().max_fetch_bytes:
@@ -207,7 +207,7 @@ def _set_aside(found: _Round) -> int:
     _store_in_keys(found)
     _begin_episodes(found)
     if found.held:
-        # They are open to this claim, which has locked them: no other extension holds them.
+        # They are open to this claim, which has locked them, so no other extension holds them.
         Job.primary.filter(OneOf("pk", found.held)).update(hold=HELD)
     transitions.reschedule({key: moment(at) for key, at in found.rescheduled.items()})
     if found.dropped:
@@ -240,7 +240,7 @@ def _drop(dropped: Collection[Dropped]) -> None:
 
 
 def _store_in_keys(found: _Round) -> None:
-    """Store of the keys for when jobs were rescheduled, and how many were dropped."""
+    """Store until when jobs of the keys were rescheduled, and how many were dropped."""
     numbers = Counter(each.key for each in found.dropped)
     rows = []
     for key in {**found.rescheduled_until, **numbers}:
@@ -269,7 +269,7 @@ def _store_in_keys(found: _Round) -> None:
 
 
 def _begin_episodes(found: _Round) -> None:
-    """Note the keys that are at a limit, and tell of those that have reached it now."""
+    """Note the keys that are at a limit, and report those that have reached it now."""
     check_at(found.room_at)
     if lasting := [key for key in found.exceeded if found.uses[key].eased_at is not None]:
         LimitKey.primary.filter(pk__in=lasting).update(eased_at=None)
@@ -314,8 +314,8 @@ def _add_starts(found: _Round, rated: Collection[str], started_at: datetime) -> 
 
 
 def prune() -> int:
-    """Delete what is known of keys that nothing needs any more. Return how many."""
-    # A row that a claim changes meanwhile has another time then, and stays.
+    """Delete rows of keys that are no longer needed. Return how many."""
+    # If a claim changes a row in the meantime, its time is new and it stays.
     before = Now() - _MARGIN
     is_over = Q(paused_until=None) | Q(paused_until__lt=before)
     has_none = Q(override={}) | Q(override_until__lt=before)
@@ -327,8 +327,8 @@ def prune() -> int:
 
 
 def _has_waiting(queue: str) -> bool:
-    """Whether jobs with a limit by key wait in a queue that is not paused."""
-    # They are held, or locked by another claim, which may not take all of them.
+    """Return whether jobs with a limit by key wait in a queue that is not paused."""
+    # The jobs are held, or locked by another claim, which may not take all of them.
     names = (queue, ALL_QUEUES, DEFAULT_POLICY)
     paused = Queue.primary.filter(pk__in=names, paused_at__isnull=False)
     waiting = Job.primary.filter(
@@ -338,10 +338,10 @@ def _has_waiting(queue: str) -> bool:
 
 
 def recheck() -> int:
-    """Repair what only a trigger that is missing, or a change by hand, can break.
+    """Repair what is wrong only after a missing trigger or a manual change.
 
-    Mark queues that have jobs with a limit by key and no mark, and append keys to the journal whose
-    jobs are held without a reason. Return how many keys.
+    It marks queues that have jobs with a limit by key but no mark, and appends to the journal the
+    keys whose jobs are held without a reason. Return how many keys.
     """
     known = Queue.primary.exclude(rules=0).values_list("pk", "rules")
     marked = [name for name, rules in known if rules & RULE]

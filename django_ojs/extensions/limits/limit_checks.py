@@ -1,11 +1,11 @@
-"""Limits by key: what the maintenance does for jobs that are held (see `storage.key_limits`)."""
+"""Limits by key: what the maintenance does for jobs that are held (see `key_limits`)."""
 
 from typing import Final
 
 from django_ojs.extensions.limits import key_limits, limit_journal
 from django_ojs.storage import database, raw_queries
 
-#: Keys of one step.
+#: How many keys one step checks.
 AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
 
 due_condition: Final = limit_journal.due_condition
@@ -13,7 +13,7 @@ due_condition: Final = limit_journal.due_condition
 
 def open_due() -> int:
     """Open held jobs of keys that have room. Return how many keys were checked."""
-    # Usually there are none, and this query takes no lock.
+    # Usually no key is due, and this query takes no lock.
     return _open_due() if raw_queries.holds(due_condition()) else 0
 
 
@@ -25,11 +25,11 @@ def _open_due() -> int:
 
 @database.write_transaction
 def recheck() -> int:
-    """Let keys be checked whose jobs are held without a reason. Return how many."""
+    """Append to the journal the keys whose jobs are held without a reason. Return how many."""
     return key_limits.recheck()
 
 
 @database.write_transaction
 def prune() -> int:
-    """Delete what is known of keys whose rates need it no more. Return how many."""
+    """Delete rows of keys that their rates no longer need. Return how many."""
     return key_limits.prune()

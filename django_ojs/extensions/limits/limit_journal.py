@@ -1,6 +1,6 @@
 """The journal of the limits by key: which keys are to check, and which held jobs then open.
 
-See `storage.key_limits` for the whole method.
+See `key_limits` for the whole method.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,23 +19,24 @@ from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
 from django_ojs.storage import database, holds, raw_queries
 
-#: The bit of the rule that queues have which have had a job with a key.
+#: The bit of this rule in `Queue.rules`, set for queues that have had a job with a key.
 RULE: Final = 1 << BY_KEY
 
-#: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
+#: How many keys one transaction takes from the journal, and how many held jobs of each key and
+#: queue it opens.
 KEYS_AT_ONCE: Final = 100
 OPENED_AT_ONCE: Final = 10
 
-#: Jobs of a key may have different policies. Where the best held jobs may not start, so many of the
-#: best are searched for one with another policy, and policies of up to so many are rejected.
+#: Jobs of a key may have different policies. If the best held jobs may not start, so many of the
+#: best are searched for one with another policy, until so many policies were rejected.
 BEHIND: Final = 1000
 POLICIES: Final = 10
 
-#: When a key is checked again whose held jobs another transaction has locked: it may move them, or
-#: be rolled back.
+#: If another transaction has locked the held jobs of a key, the key is checked again after this
+#: time, because that transaction may move them or be rolled back.
 LOCKED_AFTER: Final = timedelta(seconds=1)
 
-#: After so many milliseconds without a held job, a key has left its limit.
+#: A key has left its limit after so many milliseconds without a held job.
 _EPISODE_ENDS_AFTER_MS: Final = 60_000
 
 #: The latest time that is stored, in seconds since 1970: the year 9000.
@@ -43,26 +44,27 @@ _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
 def due_condition() -> str:
-    """Whether keys may have got room, in SQL."""
+    """Return the SQL condition that keys may have room again."""
     return raw_queries.condition(LimitCheck, f"due_at <= {database.dialect().now}")
 
 
 def open_due() -> int:
     """Take keys from the journal, and open their best held jobs that may start.
 
-    In a transaction in which each statement sees what was committed before. Return how many keys.
+    The transaction has to be one in which each statement sees what was committed before. Return how
+    many keys.
     """
     ours = statements()
     keys = [key for key, is_locked in ours.due_keys(KEYS_AT_ONCE) if is_locked]
     if not keys:
         return 0
-    # What has ended by a row that is deleted here is counted by the next statement no more.
+    # A job whose end added a row that is deleted here no longer counts in the next statement.
     LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
     uses = uses_of(keys)
     opened: dict[UUID, str] = {}
     room_at: dict[str, int] = {}
     again: list[str] = []
-    # Keys of which no held job was rejected. Another transaction has locked those that stay held.
+    # Keys without a rejected job. If jobs of these stay held, another transaction has locked them.
     unsettled = set(keys)
     held: dict[tuple[str, str], list[tuple[UUID, str | None]]] = {}
     for key, queue, job_id, policy in ours.held_jobs(keys, OPENED_AT_ONCE, RULE):
@@ -108,7 +110,7 @@ def _with_held(keys: Collection[str]) -> set[str]:
 def _split(
     key: str, jobs: Iterable[tuple[UUID, str | None]], use: KeyUse, room_at: dict[str, int]
 ) -> tuple[list[UUID], set[str]]:
-    """Return those of held jobs that may start together, and the policies of the others."""
+    """Return the held jobs that may start together, and the policies of the others."""
     may_start: list[UUID] = []
     rejected: set[str] = set()
     for job_id, policy in jobs:
@@ -123,7 +125,7 @@ def _split(
 
 
 def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
-    """Note that no job of these keys is held, and tell of those of which none was for a minute.
+    """Note that no job of these keys is held, and report the keys without one for a minute.
 
     The jobs of a key that is nearly at its limit are held and opened many times a minute.
     """
@@ -140,7 +142,7 @@ def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
         if since is None:
             eased.append(key)
             since = use.now
-        # A second later than needed: `eased_at` is set by the next statement.
+        # The check is a second later than needed, because the next statement sets `eased_at`.
         ends_at[key] = since + _EPISODE_ENDS_AFTER_MS + 1_000
     if eased:
         LimitKey.primary.filter(pk__in=eased).update(eased_at=Now())
@@ -156,13 +158,13 @@ def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
 
 
 def note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:
-    """Note when the rates of a job have room, unless a time before it is noted for its key."""
+    """Note when the rates of a job have room, unless an earlier time is noted for its key."""
     if use.seconds_to_rate > 0:
         room_at[key] = min(use.next_at, room_at.get(key, use.next_at))
 
 
 def check_at(times: Mapping[str, int]) -> None:
-    """Let keys be checked when their rates have room, unless they are before."""
+    """Append a check of each key for when its rates have room, unless an earlier check exists."""
     if not times:
         return
     due = {key: moment(ms) for key, ms in times.items()}
@@ -174,15 +176,15 @@ def check_at(times: Mapping[str, int]) -> None:
 
 
 def moment(milliseconds: int) -> datetime:
-    # The starts of jobs with other limits move the time of a slow throttle without a bound.
+    # The starts of jobs with other limits can move the time of a slow throttle without a bound.
     return datetime.fromtimestamp(min(milliseconds / 1000, _LATEST), UTC)
 
 
 def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> None:
-    """Put limits in place of those of the jobs of a key; none of them ends an override."""
+    """Replace the limits of the jobs of a key; no limits end an override."""
     known = LimitKey.primary.filter(pk=key).values_list("override_until", "paused_until").first()
     if known is not None and known[0] not in (None, known[1]):
-        # The check at the end of an override that ends before.
+        # This is the check at the end of the override that is replaced.
         LimitCheck.primary.filter(limit_key=key, due_at=known[0]).delete()
     LimitKey.primary.bulk_create(
         [LimitKey(key=key, expires_at=Now(), override=limits, override_until=until)],
@@ -190,7 +192,7 @@ def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> Non
         unique_fields=["key"],
         update_fields=["override", "override_until"],
     )
-    # They may start now, and when the override ends.
+    # Jobs may start now, and again when the override ends.
     checks = [LimitCheck(limit_key=key, due_at=Now())]
     if until is not None:
         checks.append(LimitCheck(limit_key=key, due_at=until))
@@ -198,11 +200,11 @@ def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> Non
 
 
 def pause(key: str, duration: timedelta) -> bool:
-    """Let no job of a key start for so long. A pause that lasts longer stays as it is.
+    """Pause a key for a duration. A pause that lasts longer stays as it is.
 
     Return whether the key was not paused before.
     """
-    # Two jobs may pause it at the same time: each has to see what the other one stored.
+    # Two jobs may pause the key at the same time, and each has to see what the other one stored.
     database.dialect().lock_subject(database.connection(), f"pause of {key}")
     until = Now() + duration
     is_new = not LimitKey.primary.filter(pk=key, paused_until__gt=Now()).exists()
@@ -218,7 +220,7 @@ def pause(key: str, duration: timedelta) -> bool:
 
 
 def end_pauses(keys: Collection[str]) -> dict[str, datetime]:
-    """End the pauses of these keys. Return until when each would have been paused."""
+    """End the pauses of these keys. Return when each of them would have ended."""
     paused = LimitKey.primary.filter(pk__in=keys, paused_until__gt=Now())
     locked = paused.select_for_update().values_list("pk", "paused_until")
     found = {key: until for key, until in locked if until is not None}

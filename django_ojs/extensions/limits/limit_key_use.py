@@ -17,15 +17,15 @@ from django_ojs.extensions.limits.rate_limit_policy import LIMITS
 from django_ojs.models import Job
 from django_ojs.spec import json
 
-#: What may hold the jobs of a key.
+#: The strategies that can hold the jobs of a key.
 STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")
 
-#: When a rescheduled job is due at the latest, after its key has room: what is expected may not
-#: come true, because other jobs of the key are cancelled, or its limits changed.
+#: The longest time after its key has room until a rescheduled job is due. The estimate may be
+#: wrong, because other jobs of the key are cancelled, or its limits change.
 RESCHEDULED_WITHIN: Final = timedelta(hours=1)
 
-#: A limit on running jobs does not say when it has room: rescheduled jobs are due after so long,
-#: one after the other, for each that may run.
+#: A limit on running jobs does not tell when it will have room. Rescheduled jobs are therefore due
+#: at intervals of this length, divided by the number of jobs that may run.
 RESCHEDULED_AFTER: Final = timedelta(seconds=1)
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -46,7 +46,7 @@ class KeyOfJob(Func):
         return self.as_sql(compiler, connection, template=template, **extra)
 
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the column that has it, because an index has no expression."""
+        """Return the column that has the value, because an index of MariaDB has no expression."""
         sql, params = self.as_sql(compiler, connection, template="%(expressions)s", **extra)
         return sql.replace("`options`", "`limit_key`"), params
 
@@ -55,13 +55,13 @@ class KeyOfJob(Func):
 class KeyUse(Use):
     """How much of its limits a key uses."""
 
-    #: Limits in place of those of its jobs.
+    #: Limits that replace those of its jobs.
     override: Mapping[str, Any] = field(default_factory=dict)
-    #: By which limit jobs of it are held; empty without an episode.
+    #: The limit by which its jobs are held; empty if it is not at a limit.
     limited_by: str = ""
-    #: Since when none is held any more, in an episode.
+    #: Since when none of its jobs is held, while it still counts as being at the limit.
     eased_at: int | None = None
-    #: For when a job of it was rescheduled last.
+    #: The latest time for which a job of it was rescheduled.
     rescheduled_until: int | None = None
     #: How many of its jobs were dropped, and when the last one was.
     dropped: int = 0
@@ -77,7 +77,7 @@ class KeyUse(Use):
         return replace(self, active=self.active + 1, starts=starts)
 
     def exceeded(self) -> tuple[str, int | None, int | None]:
-        """Return the limit that lets no job start: its strategy, its number, and what is used."""
+        """Return the limit that lets no job start: its strategy, its number, and its use."""
         limit = self.limit
         if self.is_paused:
             return "pause", None, None
@@ -113,7 +113,7 @@ def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
         return {}
     found = {}
     for row in statements().keys_use(keys):
-        # Starts that are later than now were stored before the clock was set back.
+        # If starts are later than now, they were stored before the clock was set back.
         until_now = Starts.parse(parsed(row.starts)).until(row.now)
         found[row.key] = KeyUse(
             override=parsed(row.override),
@@ -139,7 +139,7 @@ def use_of(job: Job) -> KeyUse:
 
 
 def waits_for(job: Job, key: str | None) -> Waits | None:
-    """Return which limit of its key a job waits for; `key` is the key as it may be shown."""
+    """Return which limit of its key a job waits for; `key` is how the key may be shown."""
     if key is None:
         return None
     used = use_of(job)
@@ -167,18 +167,18 @@ class KeyStatus:
     """A key, for people and for the HTTP API."""
 
     key: str
-    #: The limits of one of its jobs, with its override.
+    #: The limits of one of its jobs, after its override.
     policy: Mapping[str, Any]
     use: KeyUse
-    #: Available jobs, rescheduled ones, and those that are due before its pause ends; up to a
-    #: number.
+    #: The number of available jobs, of rescheduled ones, and of those that are due before its pause
+    #: ends; counted up to a maximum.
     waiting: int
-    #: None where nothing is kept of the key.
+    #: None if nothing is stored about the key.
     row: LimitKey | None
 
 
 def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
-    """Return keys in this order; of each, up to `most` waiting jobs are counted."""
+    """Return the keys in this order. Up to `most` waiting jobs of each are counted."""
     uses = uses_of(keys)
     rows = statements().keys_waiting(keys, most) if keys else []
     waiting = {key: (number, parsed(policy)) for key, number, policy in rows}

@@ -21,9 +21,9 @@ from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.storage import database
 
-#: More waiting jobs of a key are not counted.
+#: The waiting jobs of a key are counted up to this number.
 MOST_WAITING: Final = 10_000
-#: A pause by an operator who says no duration, and the longest one.
+#: The duration of an operator's pause if none is given, and the longest one.
 DEFAULT_PAUSE: Final = timedelta(hours=1)
 LONGEST_PAUSE: Final = timedelta(days=31)
 
@@ -31,7 +31,10 @@ _BY_KEY: Final[Order] = {"pk": str}
 
 
 def get(key: str) -> KeyStatus:
-    """Return the state of a key. Raises InvalidRequest, NotFound for a key without jobs and row."""
+    """Return the state of a key.
+
+    Raises InvalidRequest, and NotFound without jobs and a stored row.
+    """
     check_key(key, "key")
     (found,) = limit_key_use.status_of([key], most=MOST_WAITING + 1)
     if not (found.waiting or found.use.active or found.row):
@@ -44,7 +47,7 @@ def get(key: str) -> KeyStatus:
 
 
 def known(keys: Collection[str]) -> dict[str, LimitKey]:
-    """Return those of these keys that have jobs, or of which something is kept."""
+    """Return those of these keys that have jobs or a stored row."""
     possible = [key for key in keys if _is_key(key)]
     found = limit_key_use.status_of(possible, most=1)
     return {
@@ -63,12 +66,12 @@ def _is_key(text: str) -> bool:
 
 
 def listing(wanted: PageRequest) -> Page[KeyStatus]:
-    """Return a page of the keys in order, of jobs and of what is kept of keys."""
+    """Return a page of the keys of jobs and of stored rows, in order."""
     keys = statements().keys(keyset.COUNT_LIMIT + 1)
     counted = keys[: keyset.COUNT_LIMIT]
     return _with_status(
         replace(
-            # The database may have another order of texts.
+            # The database may sort texts in another order.
             keyset.page_of_all(sorted(counted), _BY_KEY, wanted),
             count=lambda: (len(counted), len(keys) > len(counted)),
         )
@@ -94,10 +97,10 @@ def is_restricted() -> Q:
 
 
 def override(key: str, limits: Mapping[str, Any], *, until: datetime | None = None) -> None:
-    """Put limits in place of those that the jobs of a key were enqueued with, each by itself.
+    """Replace the limits with which the jobs of a key were enqueued, only those that are named.
 
-    They hold until a time, or until they are removed. A key needs no jobs yet; without a limit, the
-    override is removed. Raises InvalidRequest.
+    The override applies until a time, or until it is removed. A key needs no jobs yet. Without a
+    limit, the override is removed. Raises InvalidRequest.
     """
     _override(key, check_override(key, limits, until=until), until)
 
@@ -143,7 +146,7 @@ def remove_override(key: str) -> bool:
 
 
 def pause(keys: Collection[str], duration: timedelta) -> None:
-    """Let no job of these keys start for so long. A pause that lasts longer stays as it is.
+    """Pause these keys for a duration. A pause that lasts longer stays as it is.
 
     Raises InvalidRequest.
     """
@@ -154,7 +157,7 @@ def pause(keys: Collection[str], duration: timedelta) -> None:
 
 
 def check_pause(duration: timedelta) -> None:
-    """Raise InvalidRequest for a duration that no pause may have."""
+    """Raise InvalidRequest if no pause may have this duration."""
     if not timedelta(0) < duration <= LONGEST_PAUSE:
         rule = f"must be more than 0 and at most {LONGEST_PAUSE.days} days"
         raise InvalidRequest.of("duration", rule)
@@ -185,7 +188,7 @@ def open_now(keys: Collection[str]) -> int:
 
 
 def at_limit() -> dict[str, int]:
-    """Return the number of keys of which jobs are held, by the limit that holds them."""
+    """Return the number of keys whose jobs are held, by the limit that holds them."""
     held = LimitKey.primary.exclude(limited_by="").order_by()
     counts = dict(held.values_list("limited_by").annotate(number=Count("pk")))
     return {strategy: counts.get(strategy, 0) for strategy in STRATEGIES}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class KeyRow(NamedTuple):
     """How much of its limits a key uses; times are in milliseconds since 1970.
 
-    `starts` and `override` are JSON. Of a key of which nothing is kept, most are None.
+    `starts` and `override` are JSON. Most values are None if nothing is stored about the key.
     """
 
     key: str
@@ -40,8 +40,8 @@ class KeyRow(NamedTuple):
 class LimitUse(NamedTuple):
     """The limits of a queue, and how much of them it uses; `now` is in milliseconds since 1970.
 
-    `starts` and the configurations are JSON, None where there is no row. `is_exact`: the statement
-    saw all that was committed before it.
+    `starts` and the configurations are JSON, or None without a row. `is_exact` is whether the
+    statement saw all that was committed before it.
     """
 
     active: int
@@ -53,7 +53,7 @@ class LimitUse(NamedTuple):
 
 
 class LimitStatements:
-    """Those of PostgreSQL and SQLite, of which MariaDB's differ in parts."""
+    """The statements of PostgreSQL and SQLite. Those of MariaDB differ in parts."""
 
     #: The limit key of a job in SQL, as its index has it.
     limit_key: ClassVar[str]
@@ -68,15 +68,15 @@ class LimitStatements:
 
     def queue_use(self, queue: str) -> LimitUse:
         """Return the limits of a queue and how much of them it uses, under their lock."""
-        return LimitUse(*self._files.rows("queue_use", {"queue": queue})[0])
+        return LimitUse(*self._files.claim_rows("queue_use", {"queue": queue})[0])
 
     def candidates(
         self, request: ClaimRequest, limited: int, busy: Collection[str]
     ) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked, and lock their keys.
 
-        As many as are requested of those without a limit by key, and `limited` with one whose key
-        is not in `busy`.
+        It returns as many jobs without a limit by key as are requested, and `limited` jobs with a
+        key that is not in `busy`.
         """
         values = {"queue": request.queue, "limit": request.limit, "limited": limited}
         values["busy"] = self._dialect.texts(busy)
@@ -89,26 +89,26 @@ class LimitStatements:
         ]
 
     def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
-        return self._files.rows("candidates", values, isolation=isolation)
+        return self._files.claim_rows("candidates", values, isolation=isolation)
 
     def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
         """Return how much of their limits keys use, under their locks."""
         return [KeyRow(*row) for row in self._of_keys("keys_use", keys)]
 
     def keys_waiting(self, keys: Collection[str], most: int) -> list[tuple[str, int, str | None]]:
-        """Return of each key the waiting jobs, exact up to `most`, and a job's policy as JSON."""
+        """Return how many jobs of each key wait, exact up to `most`, and a job's policy as JSON."""
         return self._of_keys("keys_waiting", keys, most=most)
 
     def _of_keys(self, name: str, keys: Collection[str], **values: Any) -> list[Any]:
-        return self._files.rows(name, {"keys": self._dialect.texts(keys), **values})
+        return self._files.claim_rows(name, {"keys": self._dialect.texts(keys), **values})
 
     def keys(self, limit: int) -> list[str]:
-        """Return the first keys that have waiting or active jobs, or of which something is kept."""
+        """Return the first keys that have waiting or active jobs, or a stored row."""
         return [key for (key,) in self._files.rows("keys", {"limit": limit})]
 
     def due_keys(self, limit: int) -> list[tuple[str, bool]]:
-        """Lock keys whose limits are to check. Return each, and whether it could be locked."""
-        rows = self._files.rows("due_keys", {"limit": limit})
+        """Lock the keys that are to be checked. Return each, and whether it could be locked."""
+        rows = self._files.claim_rows("due_keys", {"limit": limit})
         return [(key, bool(is_locked)) for key, is_locked in rows]
 
     def held_jobs(
@@ -116,7 +116,8 @@ class LimitStatements:
     ) -> list[tuple[str, str, UUID, str | None]]:
         """Return the best held jobs of these keys, up to `limit` of each key and queue, locked.
 
-        Of the queues that have this rule. Each as (key, queue, id, JSON of its policy), in order.
+        Only queues with this rule are read. Each job is (key, queue, id, JSON of its policy), in
+        order.
         """
         rows = self._held_jobs(keys, limit, rule)
         return [(key, queue, self._dialect.uuid(id), policy) for key, queue, id, policy in rows]
@@ -129,7 +130,8 @@ class LimitStatements:
     ) -> list[tuple[UUID, str | None]]:
         """Return the best held jobs of a key and queue with other policies than these, locked.
 
-        Up to `limit` of the best `behind` jobs, each as (id, JSON of its policy), in order.
+        These are up to `limit` of the best `behind` jobs, each as (id, JSON of its policy), in
+        order.
         """
         values = {"key": key, "queue": queue, "behind": behind, "limit": limit}
         values["policies"] = self._dialect.texts(policies)
@@ -139,11 +141,11 @@ class LimitStatements:
         return self._files.rows("held_behind", values)
 
     def may_start(self, queue: str) -> bool:
-        """Say whether a queue has available jobs that are not held, or any key is to check."""
+        """Return whether a queue has available jobs that are not held, or a key is due."""
         return bool(self._files.rows("may_start", {"queue": queue})[0][0])
 
     def recheck(self) -> int:
-        """Append keys to the journal whose jobs are held without a reason. Return how many."""
+        """Append to the journal the keys whose jobs are held without a reason. Return how many."""
         with database.connection().cursor() as cursor:
             cursor.execute(self._files.text("recheck"), {})
             return int(cursor.rowcount)
@@ -158,13 +160,13 @@ class _SQLite(LimitStatements):
 
 
 class _MariaDB(LimitStatements):
-    """Locks are those of rows, and a derived table cannot refer to the key of its row."""
+    """MariaDB locks rows, and a derived table there cannot refer to the key of its row."""
 
     limit_key = "JSON_VALUE(options, '$.limit_key')"
 
-    #: Keys in one statement that has a part for each.
+    #: How many keys a statement has that repeats a part for each of them.
     _KEYS: Final = 100
-    #: Rows of a recursion in one statement: less than max_recursive_iterations.
+    #: How many rows a recursion in one statement makes: less than max_recursive_iterations.
     _RECURSION: Final = 500
 
     def candidates(
@@ -179,7 +181,7 @@ class _MariaDB(LimitStatements):
         return rows + super()._candidates(values, isolation)
 
     def _of_keys(self, name: str, keys: Collection[str], **values: Any) -> list[Any]:
-        """Return the rows of statements about one key each, many of them together."""
+        """Return the rows of a statement about one key, run for many keys at once."""
         statement, found, names = self._files.text(name), list[Any](), sorted(keys)
         for start in range(0, len(names), self._KEYS):
             part = names[start : start + self._KEYS]
@@ -230,7 +232,7 @@ _BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": _SQLite, "mysql": _Mar
 
 
 def statements() -> LimitStatements:
-    """Return those of the database of the jobs."""
+    """Return the statements for the database of the jobs."""
     return _of(database.connection().vendor)
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told of limit keys."""
+"""The metrics of limit keys."""
 
 from collections.abc import Collection, Iterator
 
@@ -8,8 +8,9 @@ from django_ojs.extensions.limits import limit_keys
 
 
 def metrics(within: Collection[str] | None) -> Iterator[Metric]:
-    """Yield how many keys hold jobs."""
-    # No series by key: there may be one for each customer. The jobs of a key may be in any queue.
+    """Yield the number of keys that hold jobs."""
+    # There is no series for each key, because each customer may have one. The jobs of a key may be
+    # in any queue.
     if within is None:
         keys = GaugeMetricFamily(
             "ojs_rate_limit_keys", "Limit keys of which jobs are held.", labels=["strategy"]

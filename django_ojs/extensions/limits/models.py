@@ -1,4 +1,4 @@
-"""When jobs under limits started, as far as rates need it, and which keys are to check."""
+"""When jobs under limits started, as far as rates need it, and which keys are to be checked."""
 
 from typing import Final
 
@@ -10,16 +10,16 @@ from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import hold
 
-#: The number of the limits by key as an extension, and of their bit in `Queue.rules`.
+#: The number of the extension of limits by key, which is also its bit in `Queue.rules`.
 BY_KEY: Final = 14
 
-#: The values of `Job.hold` of jobs with a key: 14 and 78 in the SQL files.
+#: The values of `Job.hold` for jobs with a key, written as 14 and 78 in the SQL files.
 OPEN: Final = hold.open_to(BY_KEY)
 HELD: Final = hold.held_by(BY_KEY)
 
 
 class LimitedQueue(StoredModel):
-    """The starts of a queue with a rate (see `spec.rate_limit.Starts`)."""
+    """The starts of a queue with a rate (see `rate_limit.Starts`)."""
 
     queue = models.CharField(primary_key=True, max_length=255)
     starts = StoredJSONField(default=dict)
@@ -33,25 +33,25 @@ class LimitedQueue(StoredModel):
 
 
 class LimitKey(StoredModel):
-    """What is known of a limit key: the starts of its jobs, its pause, and its override."""
+    """What is stored about a limit key: the starts of its jobs, its pause, and its override."""
 
     key = models.CharField(verbose_name=_("key"), primary_key=True, max_length=255)
-    #: See `spec.rate_limit.Starts`.
+    #: See `rate_limit.Starts`.
     starts = StoredJSONField(default=dict)
-    #: From when on no rate needs them.
+    #: When no rate needs the starts any more.
     expires_at = models.DateTimeField()
-    #: No job of the key starts before, because a handler or an operator said so.
+    #: No job of the key starts before this time, because a handler or an operator paused it.
     paused_until = models.DateTimeField(null=True)
-    #: Since when; a pause that is made longer keeps it.
+    #: When the pause began; it stays the same if the pause is made longer.
     paused_at = models.DateTimeField(null=True)
-    #: Limits in place of those of the jobs, until a time, or until they are removed.
+    #: Limits that replace those of the jobs until a time, or until they are removed.
     override = StoredJSONField(default=dict)
     override_until = models.DateTimeField(verbose_name=_("override until"), null=True)
-    #: Since when jobs of the key have been held, by which limit, and since when none is.
+    #: Since when jobs of the key have been held, by which limit, and since when none is held.
     limited_since = models.DateTimeField(null=True)
     limited_by = models.CharField(max_length=16, blank=True)
     eased_at = models.DateTimeField(null=True)
-    #: For when a claim last rescheduled a job of the key: the next one is due after it.
+    #: The time for which a claim last rescheduled a job of the key; the next job is due after it.
     rescheduled_until = models.DateTimeField(null=True)
     #: How many jobs claims have dropped at the limit, with less than an hour between two, and when
     #: the last one was.
@@ -65,15 +65,15 @@ class LimitKey(StoredModel):
         verbose_name_plural = _("limit keys")
         indexes = [
             models.Index("expires_at", name="ojs_limit_key_expires"),
-            # Those at their limit.
+            # For the keys at their limit.
             models.Index("limited_by", name="ojs_limit_key_by", condition=~models.Q(limited_by="")),
-            # Those of which jobs were dropped.
+            # For the keys whose jobs were dropped.
             models.Index(
                 "dropped_at",
                 name="ojs_limit_key_dropped",
                 condition=models.Q(dropped_at__isnull=False),
             ),
-            # Those that are paused.
+            # For the keys that are paused.
             models.Index(
                 "paused_until",
                 name="ojs_limit_key_paused",
@@ -97,7 +97,7 @@ class LimitKey(StoredModel):
 
 
 class LimitCheck(StoredModel):
-    """The journal of keys of which held jobs may be able to start, from a time on.
+    """The journal of keys whose held jobs may be able to start from a time on.
 
     A trigger appends a row when a job of the key ends, or is no longer active.
     """

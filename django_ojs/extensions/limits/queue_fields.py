@@ -37,6 +37,6 @@ FIELDS: Final = QueueFields(
         ),
     },
     read={RateLimit: RateLimit.of},
-    # The value is the one that asks for nothing: the jobs of a queue always wait.
+    # Only this value is supported, because the jobs of a queue always wait.
     supported={"rate_limit.on_limit": ("wait",)},
 )

@@ -33,7 +33,7 @@ class Use:
     now: int
     #: Whether it contains all that was committed before the lock was taken.
     is_exact: bool
-    #: Whether stored starts were later than now: the clock was set back.
+    #: Whether stored starts were later than now, because the clock was set back.
     was_ahead: bool = False
     #: Until when a limit key is paused, whatever its limits.
     paused_until: int = 0
@@ -55,8 +55,8 @@ class Use:
     def claimed_at(self, at: datetime) -> Self:
         """Return the use with the time at which jobs were claimed.
 
-        A process may be suspended between the two statements: starts that counted as earlier than
-        they were would leave their window too early.
+        A process may be suspended between the two statements. Starts that were counted too early
+        would leave their window too early.
         """
         return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
 
@@ -67,12 +67,12 @@ class Use:
 
     @property
     def next_at(self) -> int:
-        """When the rates, and a pause, allow a start; now if they do already."""
+        """When the rates and a pause allow a start; this is now if they already do."""
         return max(self.starts.next_at(self.limit, self.now), self.paused_until)
 
     @property
     def seconds_to_rate(self) -> float:
-        """Seconds until the rates, and a pause, allow a start."""
+        """Seconds until the rates and a pause allow a start."""
         return (self.next_at - self.now) / 1000
 
     @property
@@ -84,9 +84,9 @@ class Use:
 def try_lock(queue: str) -> bool:
     """Lock the limits of a queue until the transaction ends.
 
-    In a transaction in which each statement sees what was committed before. Return False where
-    another one holds the lock. A wait for it would stop the other queues of the worker as well, for
-    as long as a process that holds it is stopped.
+    The transaction has to be one in which each statement sees what was committed before. Return
+    False if another one holds the lock. If the process that holds it is stopped, waiting for it
+    would stop the other queues of the worker as well.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
@@ -94,9 +94,9 @@ def try_lock(queue: str) -> bool:
 
 
 def use(queue: str) -> Use | None:
-    """Return how much of its limits a queue uses, as they are stored now; None where it has none.
+    """Return how much of its limits a queue uses, as stored now, or None if it has no limits.
 
-    Exact under the lock.
+    The result is exact under the lock.
     """
     found = statements().queue_use(queue)
     config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
@@ -146,9 +146,9 @@ def begin(request: ClaimRequest) -> RuledClaim:
 
 
 def is_full(queue: str) -> bool:
-    """Say whether a queue is at its limits.
+    """Return whether a queue is at its limits.
 
-    A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
+    A claim from a queue with room takes the lock. A queue that gets room in the meantime is claimed
     from the next time.
     """
     used = use(queue)

@@ -25,7 +25,7 @@ MAX_STARTS: Final = 1_000_000_000
 
 
 class OnLimit(StrEnum):
-    """What becomes of a job that meets a limit."""
+    """What is done with a job that meets a limit."""
 
     WAIT = "wait"
     #: It is scheduled for when the limit is expected to have room.
@@ -34,12 +34,12 @@ class OnLimit(StrEnum):
     DROP = "drop"
 
 
-#: A window remembers starts in so many parts of its period. A part counts as if all of its starts
-#: were at its end, so a window opens up to a fiftieth of its period late, and never early.
+#: A window stores starts in so many parts of its period. A part counts as if all of its starts were
+#: at its end, so a window opens up to a fiftieth of its period late, and never early.
 PARTS: Final = 50
 
-#: A throttle makes up for starts that it could not give within the last so many milliseconds,
-#: because a worker does not claim more often than that. A slower throttle gives one at a time.
+#: A throttle makes up for starts that it missed within the last so many milliseconds, because a
+#: worker does not claim more often than that. A slower throttle gives one at a time.
 TOLERANCE_MS: Final = 100
 
 
@@ -57,7 +57,7 @@ def check_on_limit(value: object, field: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
-    """So many starts in a period."""
+    """A number of starts in a period."""
 
     limit: int
     period_ms: int
@@ -70,7 +70,7 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateLimit:
-    """All limits of a queue; each of them holds. None and () are no limit."""
+    """All limits of a queue, which apply together. None and () mean no limit."""
 
     concurrency: int | None = None
     windows: tuple[Rate, ...] = ()
@@ -78,7 +78,7 @@ class RateLimit:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self | None:
-        """Return the limits of a checked queue configuration; None where it has none."""
+        """Return the limits of a checked queue configuration, or None if it has none."""
         given = values.get("rate_limit") or {}
         at_once = [n for n in (values.get("concurrency"), given.get("concurrency")) if n]
         windows = [_rate(given), _rate(given.get("rate"))]
@@ -94,7 +94,7 @@ class RateLimit:
 
     @classmethod
     def of_job(cls, policy: Mapping[str, Any]) -> Self:
-        """Return the limits of a checked policy of a job; a concurrency of 0 holds (§6.2)."""
+        """Return the limits of a checked policy of a job; a concurrency of 0 holds all (§6.2)."""
         members = ("rate", "throttle", "max_per_second")
         found = cls.of({"rate_limit": {name: policy.get(name) for name in members}}) or cls()
         return replace(found, concurrency=policy.get("concurrency"))
@@ -104,8 +104,8 @@ class RateLimit:
 class Starts:
     """When jobs started, as far as rates need it; times are in milliseconds since 1970.
 
-    `windows`: by the period, the starts within it as (time, number). `throttles`: by the interval,
-    when the next start is due (the theoretical arrival time of GCRA).
+    `windows` has, by the period, the starts within it as (time, number). `throttles` has, by the
+    interval, when the next start is due (the theoretical arrival time of GCRA).
     """
 
     windows: Mapping[int, tuple[tuple[int, int], ...]]
@@ -113,7 +113,7 @@ class Starts:
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Self:
-        """Return what `render` made JSON of."""
+        """Return the starts from the JSON of `render`."""
         windows = stored.get("windows") or {}
         throttles = stored.get("throttles") or {}
         return cls(
@@ -122,7 +122,7 @@ class Starts:
         )
 
     def render(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the starts as JSON."""
         return {
             "windows": {
                 str(ms): [list(entry) for entry in log] for ms, log in self.windows.items()
@@ -131,10 +131,10 @@ class Starts:
         }
 
     def until(self, now: int) -> "Starts":
-        """Return the starts with those that are later than now moved to now.
+        """Return the starts, with those that are later than now moved to now.
 
-        There are such starts after the clock was set back. Moved only for one decision, they would
-        never become older: the result has to be stored.
+        There are such starts after the clock was set back. The result has to be stored: starts that
+        are moved for one decision only would never become older.
         """
         windows = {
             ms: tuple((min(at, _part_end(ms, now)), n) for at, n in log)
@@ -144,7 +144,7 @@ class Starts:
         return replace(self, windows=windows, throttles=throttles)
 
     def are_over(self, now: int) -> bool:
-        """Whether no rate counts any of them any more."""
+        """Whether no rate counts any of the starts any more."""
         return all(at <= now - ms for ms, log in self.windows.items() for at, _ in log) and all(
             due <= now for due in self.throttles.values()
         )
@@ -159,7 +159,7 @@ class Starts:
         return log[0][0] + rate.period_ms if log else None
 
     def room(self, limit: RateLimit, now: int) -> int:
-        """Return how many jobs may start now; the concurrency is not part of it."""
+        """Return how many jobs may start now, apart from the concurrency."""
         room = UNLIMITED
         for rate in limit.windows:
             room = min(room, rate.limit - self.in_window(rate, now))
@@ -168,7 +168,7 @@ class Starts:
         return max(0, room)
 
     def next_at(self, limit: RateLimit, now: int) -> int:
-        """Return when a job may start, as far as the rates decide; `now` if it may start now."""
+        """Return when a job may start as far as the rates decide; this may be `now`."""
         times = [now]
         for rate in limit.windows:
             left = self.in_window(rate, now)
@@ -181,7 +181,7 @@ class Starts:
         return max(times)
 
     def after(self, limit: RateLimit, number: int, now: int) -> "Starts":
-        """Return the starts with `number` more of them now; what no rate needs is dropped."""
+        """Return the starts with `number` more of them now, without those that no rate needs."""
         windows = {}
         for rate in limit.windows:
             end = _part_end(rate.period_ms, now)
@@ -201,7 +201,8 @@ class Starts:
     def after_one_of_key(self, limit: RateLimit, now: int) -> "Starts":
         """Return the starts with one more now, of a key whose jobs may have different limits.
 
-        It counts for each rate that a job of the key had, as long as that needs its starts.
+        The start counts for each rate that a job of the key had, as long as that rate needs its
+        starts.
         """
         if not (self.windows or self.throttles or limit.windows or limit.throttles):
             return self
@@ -217,7 +218,7 @@ class Starts:
 
     @property
     def expires_at(self) -> int:
-        """From when on no rate needs them."""
+        """The time from which no rate needs the starts."""
         ends = [at + ms for ms, log in self.windows.items() for at, _ in log]
         ends += [ceil(due + interval) for interval, due in self.throttles.items()]
         return max(ends, default=0)
@@ -233,7 +234,7 @@ class Starts:
     def _arrival(self, rate: Rate, now: int) -> float:
         interval = _interval(rate)
         most = max(0, int(TOLERANCE_MS / interval) - 1)
-        # Without a start for long, the first one is due now.
+        # After a long time without a start, the first one is due now.
         return max(self.throttles.get(interval, float(now)), now - most * interval)
 
 

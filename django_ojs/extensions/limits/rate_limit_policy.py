@@ -19,10 +19,10 @@ _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:\-]*").fullmatch
 #: The longest value in a key that is not replaced by its hash.
 MAX_VALUE: Final = 120
 
-#: What a template can name beside the parameters of the handler.
+#: The names that a template may use besides the parameters of the handler.
 _NAMES: Final = ("type", "queue")
 
-#: So many starts in a period: a duration, seconds, or ISO 8601.
+#: A number of starts in a period, which is a duration, seconds, or ISO 8601.
 PerPeriod = tuple[int, timedelta | float | str]
 
 
@@ -31,10 +31,11 @@ class RateLimitPolicy:
     """Limits that all jobs with the same key share.
 
     `key` is a template, such as "customer:{customer_id}", which may name parameters of the handler,
-    `{type}` and `{queue}`. `concurrency`: so many of the jobs run at the same time, none with 0.
-    `rate` and `throttle`: so many start in a period, as `(100, timedelta(minutes=1))`; those of a
-    throttle are evenly spaced. `on_limit`: a job that meets a limit waits; is scheduled for when
-    the limit is expected to have room, with "reschedule"; or is discarded, with "drop".
+    `{type}` and `{queue}`. `concurrency` is how many of the jobs run at the same time, where 0
+    means none. `rate` and `throttle` are how many start in a period, such as `(100,
+    timedelta(minutes=1))`; a throttle spaces them evenly. `on_limit` is what happens to a job that
+    meets a limit: it waits; with "reschedule", it is scheduled for when the limit is expected to
+    have room; with "drop", it is discarded.
     """
 
     key: str
@@ -68,7 +69,7 @@ class RateLimitPolicy:
             given = cls(**given)
         if not isinstance(given, cls):
             raise InvalidRequest.of("rate_limit", "must be a RateLimitPolicy or a mapping")
-        # With a key in place of its template.
+        # The template is replaced by a key, because a template is no valid key.
         check({**given.render(), "key": "key"}, "rate_limit")
         check_template(given.key, None)
         return given
@@ -79,7 +80,7 @@ class RateLimitPolicy:
         return {**self.render(), "key": key}
 
     def check_parameters(self, parameters: Collection[str]) -> None:
-        """Check that the key names parameters of a handler alone. Raises InvalidRequest."""
+        """Check that the key names only parameters of a handler. Raises InvalidRequest."""
         check_template(self.key, parameters)
 
 
@@ -87,7 +88,7 @@ _FIELDS: Final = tuple(each.name for each in fields(RateLimitPolicy))
 
 
 def check_template(template: object, parameters: Collection[str] | None) -> None:
-    """Check the names in the template of a key. None: any may be a parameter.
+    """Check the names in the template of a key. If `parameters` is None, any may be a parameter.
 
     Raises InvalidRequest.
     """
@@ -110,9 +111,9 @@ def check_template(template: object, parameters: Collection[str] | None) -> None
 def key_of(template: str, *, type: str, queue: str, arguments: Mapping[str, Any]) -> str:
     """Return the key of a job. Raises InvalidRequest when a name in the template has no argument.
 
-    A value that is longer than 120 characters, or could not be a key, is replaced by its hash. So
-    is one after which it would not be clear where the next value begins: different values give
-    different keys, unless one of them is the hash of the other.
+    A value that is longer than 120 characters, or has characters that a key cannot have, is
+    replaced by its hash. So is a value after which it would not be clear where the next one begins.
+    Different values therefore give different keys, unless one of them is the hash of the other.
     """
     try:
         key = _formatted(template, {"type": type, "queue": queue, **arguments})
@@ -129,11 +130,11 @@ def hide_arguments(
     is_hidden: Callable[[str], bool],
     replacement: str,
 ) -> str | None:
-    """Return a key with the arguments in it replaced; None if none of the templates gives it.
+    """Return a key with the arguments in it replaced, or None if none of the templates fits it.
 
-    Each template has its job type. `is_hidden` says whether an argument of a name, or an attribute
-    or item of one, is to be replaced. Where several templates give the key, the one counts that
-    hides most.
+    Each template has its job type. `is_hidden` returns whether an argument with a name, or an
+    attribute or item of one, has to be replaced. If several templates fit, the one that hides most
+    is used.
     """
     found: list[tuple[int, str]] = []
     for template, type in (*templates, (LIMIT_KEY_OF_QUEUE, "")):
@@ -159,7 +160,7 @@ def _pattern_of(template: str, type: str) -> tuple[re.Pattern[str], tuple[tuple[
             groups.append(f"({re.escape(part)})")
             names.append(())
             continue
-        # A hash first: without a text between two values only its length separates them.
+        # The pattern of a hash comes first, because only its length separates two adjacent values.
         groups.append(f"({re.escape(type)})" if part.name == "type" else r"([0-9a-f]{32}|.+?)")
         names.append(() if part.name in _NAMES else tuple(re.findall(r"\w+", part.name)))
     return re.compile("".join(groups)), tuple(names)
@@ -169,7 +170,8 @@ def _pattern_of(template: str, type: str) -> tuple[re.Pattern[str], tuple[tuple[
 class _Value:
     """A value in a template, as `string.Formatter.parse` returns it.
 
-    `beside`: the characters that separate it from other values. `is_adjacent`: no text does.
+    `beside` are the characters that separate it from other values. `is_adjacent` is whether no text
+    separates it from another one.
     """
 
     name: str
@@ -179,20 +181,20 @@ class _Value:
     is_adjacent: bool = False
 
     def accepts(self, text: str) -> bool:
-        """Whether the key shows that this text, and no part of another value, is the value.
+        """Return whether the key shows that this text, and no part of another value, is the value.
 
-        The job type may have any characters: one value is what the others leave of the key.
+        The job type may have any characters, because the other values determine where it ends.
         """
         return self.name == "type" or not (self.is_adjacent or self.beside.intersection(text))
 
 
 @lru_cache(maxsize=1000)
 def _parts_of(template: str) -> tuple[str | _Value, ...]:
-    """Return the texts and values of a template, none of the texts empty or beside another."""
+    """Return the texts and values of a template; no text is empty or next to another one."""
     parts: list[str | _Value] = []
     for literal, name, format_spec, conversion in string.Formatter().parse(template):
         if literal and parts and isinstance(parts[-1], str):
-            parts[-1] += literal  # "{{" ends a literal.
+            parts[-1] += literal  # `parse` ends a literal at each "{{".
         elif literal:
             parts.append(literal)
         if name is not None:
@@ -205,7 +207,7 @@ def _parts_of(template: str) -> tuple[str | _Value, ...]:
 
 def _beside(value: _Value, before: Sequence[str | _Value], after: Sequence[str | _Value]) -> _Value:
     characters = set[str]()
-    # A text before the first value and one after the last are the same in all keys.
+    # A text before the first value or after the last one is the same in all keys.
     if len(before) > 1 and isinstance(before[-1], str):
         characters.add(before[-1][-1])
     if len(after) > 1 and isinstance(after[0], str):
@@ -237,7 +239,7 @@ class _Formatter(string.Formatter):
 
 
 def check(policy: object, field: str) -> None:
-    """Check the limits that a job is sent with (§6.1). Raises InvalidRequest naming the member."""
+    """Check the limits with which a job is sent (§6.1). Raises InvalidRequest naming the member."""
     if not isinstance(policy, Mapping):
         raise InvalidRequest.of(field, "must be an object")
     for name, value in policy.items():
@@ -245,7 +247,7 @@ def check(policy: object, field: str) -> None:
             _CHECKS[name](value, f"{field}.{name}")
 
 
-#: The limits of a policy, which an override replaces each by itself.
+#: The limits of a policy; an override replaces each of them separately.
 LIMITS: Final = ("concurrency", "rate", "throttle", "max_per_second")
 
 

@@ -1,4 +1,4 @@
-"""Delete the starts of queues that no rate needs any more: the limit is gone, or all are old."""
+"""Deletes the starts of queues that no rate needs, because the limit is gone or all are old."""
 
 from typing import Final
 
@@ -6,18 +6,18 @@ from django_ojs.extensions.limits import queue_limits
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.storage import database
 
-#: Queues that one step reads.
+#: How many queues one step reads.
 WALK: Final = 100
 
 
 class StartsPruner:
-    """Walks over the queues with starts, a bounded number at a step."""
+    """Goes through the queues with starts, a bounded number in each step."""
 
     def __init__(self) -> None:
         self._after = ""
 
     def prune(self) -> int:
-        """Go on with the walk, or begin it again. Return how many queues were read."""
+        """Continue with the next queues, or start again. Return how many were read."""
         rows = LimitedQueue.primary.filter(queue__gt=self._after).order_by("queue")
         queues = list(rows.values_list("queue", flat=True)[:WALK])
         self._after = queues[-1] if len(queues) == WALK else ""

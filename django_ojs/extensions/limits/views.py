@@ -18,7 +18,7 @@ from django_ojs.spec.scopes import Scope
 
 
 class RateLimits(AdminView):
-    """The limit keys that have jobs, or of which something is kept (§10.3).
+    """The limit keys that have jobs or a stored row (§10.3).
 
     The jobs of a key may be in any queue, so credentials for some queues do not suffice.
     """
@@ -41,7 +41,7 @@ class RateLimitDetail(AdminView):
         return _render(limit_keys.get(key))
 
     def put(self, request: Request, key: str) -> dict[str, Any]:
-        """Override limits of the key; without any, end the override."""
+        """Override limits of the key; a body without limits ends the override."""
         self.access.check_all_queues()
         limits = self.body()
         until = fields.timestamp(limits, "expires_at")

@@ -63,7 +63,10 @@ class StateFilter(_ChoiceFilter):
 
 
 class DestinationFilter(_ChoiceFilter):
-    """The destinations of the settings: a query for those of the table would read all of it."""
+    """A filter by a destination of the settings.
+
+    A query for the destinations in the table would read all of it.
+    """
 
     title = gettext_lazy("destination")
     parameter_name = "destination"
@@ -73,7 +76,7 @@ class DestinationFilter(_ChoiceFilter):
 
 
 class DatabaseFilter(_ChoiceFilter):
-    """The outbox of one alias: with `WRONG_DATABASE` there may be several."""
+    """A filter by the alias of the outbox; with `WRONG_DATABASE` there may be several outboxes."""
 
     title = gettext_lazy("database")
     parameter_name = "outbox_of"
@@ -84,7 +87,7 @@ class DatabaseFilter(_ChoiceFilter):
         return [(alias, alias) for alias in aliases] if len(aliases) > 1 else []
 
     def choices(self, changelist: Any) -> Any:
-        # There is no list of all of them: without a choice it is the first one.
+        # There is no list of all outboxes, so the first one is shown without a choice.
         _all, *choices = super().choices(changelist)
         if self.value() is None:
             choices[0]["selected"] = True
@@ -93,7 +96,7 @@ class DatabaseFilter(_ChoiceFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
     ) -> QuerySet[OutboxEntry]:
-        return queryset  # `get_queryset` has chosen, also for the page of one entry.
+        return queryset  # `get_queryset` has chosen the alias, also for the page of one entry.
 
 
 def _database_of(request: HttpRequest) -> str:
@@ -119,7 +122,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         *("type", "queue", "destination", "state", "reason", "attempts", "next_step", "created_at"),
     )
     list_filter = (StateFilter, DestinationFilter, DatabaseFilter)
-    search_fields = ("job_id",)  # Shows the search box; `get_search_results` searches.
+    search_fields = ("job_id",)  # This shows the search box; `get_search_results` does the search.
     search_help_text = lazy(_search_help, str)()
     ordering = ("-pk",)
     sortable_by = ()
@@ -211,7 +214,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
 
     @admin.action(description=gettext_lazy("Requeue rejected jobs"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
-        # A selection of all rows may be millions: one request requeues some of them.
+        # All rows may be selected, perhaps millions, so one request requeues only some of them.
         rejected = queryset.filter(state=Delivery.REJECTED).order_by("pk")
         keys = list(rejected.values_list("pk", flat=True)[: keyset.COUNT_LIMIT + 1])
         skipped = queryset.exclude(state=Delivery.REJECTED).order_by()[: keyset.COUNT_LIMIT].count()

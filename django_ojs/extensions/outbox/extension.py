@@ -35,8 +35,8 @@ class OutboxExtension(Extension):
     """Routes jobs, and empties the outbox."""
 
     name = "outbox"
-    #: After large arguments are stored elsewhere, which stay there for a job of the outbox; before
-    #: the bounds of queues, of which one may be full.
+    #: It comes after the storage of large arguments, which jobs of the outbox need too, and before
+    #: the bounds of queues, because it takes jobs whose queue is full.
     number = 9
     settings = OutboxSettings
 
@@ -46,7 +46,7 @@ class OutboxExtension(Extension):
         connection_created.connect(self._connected)
 
     def hooks(self) -> Hooks:
-        """Return the hooks: those that route are absent where the jobs' is the only database."""
+        """Return the hooks. Without another database or a destination, no hook routes jobs."""
         self._has_others = len(connections.settings) > 1
         destinations = bool(of(OutboxSettings).outbox)
         return Hooks(
@@ -70,13 +70,13 @@ class OutboxExtension(Extension):
             registry.compile()
 
     def may_find(self) -> str:
-        """An entry was rejected, or another database may have one."""
+        """Return the condition that an entry was rejected, or may be in another database."""
         from django_ojs.extensions.outbox.findings import condition
 
         return condition()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention."""
+        """Return what operators should know about the outbox."""
         from django_ojs.extensions.outbox import findings
 
         return findings.found()
@@ -97,7 +97,7 @@ def _relays(worker_id: str) -> Closing:
 def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     """Store jobs in this database or in an outbox."""
     options = batch.options
-    # The alias of the caller's transaction, where that is not on the jobs' database.
+    # The alias of the caller's transaction, if it is on another database than the jobs.
     foreign = None
     if options.has_transaction and settings().wrong_database == "outbox":
         foreign = caller_database.foreign_transaction()
@@ -111,11 +111,12 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     elsewhere = [(index, name) for index, name in enumerate(destinations) if name is not None]
     here = [index for index, name in enumerate(destinations) if name is None]
     if options.has_transaction and foreign is None and not here:
-        caller_database.check()  # As PUSH does, which none of these jobs reaches.
+        caller_database.check()  # PUSH checks the same, but none of these jobs reaches it.
     results: dict[int, EnqueuedJob] = {}
     using = foreign or database.alias()
     with transaction.atomic(using=using):
-        # These first: their error must not come after large arguments of the others are in S3.
+        # These jobs come first, because their error must not come after large arguments of the
+        # others were stored in S3.
         indexes, names = zip(*elsewhere, strict=True)
         with _index_of_caller(indexes):
             batch.jobs = [jobs[index] for index in indexes]

@@ -15,7 +15,7 @@ _MOST = 10_000
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     if not operations.is_only_here():
         return ""
     return raw_queries.condition(OutboxEntry, f"state = '{Delivery.REJECTED.value}'")

@@ -59,7 +59,7 @@ _tables: Final = in_memory_state.register(Tables())
 
 
 def route(envelope: Envelope) -> str | None:
-    """Return the name of the destination to which a job is sent; None for a job of this site."""
+    """Return the name of the destination to which a job is sent, or None for a job of this site."""
     queue, type = envelope.queue, envelope.type
     if isinstance(queue, str) and isinstance(type, str):  # Admission rejects anything else.
         for destination in of(OutboxSettings).outbox:

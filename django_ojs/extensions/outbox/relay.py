@@ -169,7 +169,7 @@ class Relay:
             entries = [first]
             holds_back = HoldsBack.QUEUE if result.tenant is None else HoldsBack.TENANT
             subject = f"{subject}, {holds_back} {result.tenant or result.queue},"
-            # The server works: the other queues go on.
+            # The server works, so jobs of the other queues are sent.
             self.breaker.succeeded()
             failures = first.attempts + 1
             wait = queue_wait(failures, result.retry_after)

@@ -20,7 +20,7 @@ class OutboxItem(Protocol):
 
 
 def check_size(job: OutboxItem, manifest: RemoteManifest) -> OJSError | None:
-    """Return the error with which the server would reject the job; None when it fits."""
+    """Return the error with which the server would reject the job, or None if it fits."""
     document: Any = json.loads_stored(job.envelope, exact_integers=True)
     meta = document.get("meta") if isinstance(document, dict) else None
     checks = (

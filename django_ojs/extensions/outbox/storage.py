@@ -2,7 +2,7 @@
 
 First in, first out: a job whose transaction began after another one's commit is sent after it, and
 the jobs of one transaction in the order of their enqueues. The order is that of positions (see
-`positions`).
+`events.commit_order`).
 """
 
 import re

@@ -158,7 +158,7 @@ def remove(uris: Iterable[str]) -> None:
 
 
 def job_of_key(key: str) -> UUID | None:
-    """Return the job that an object belongs to; None for a key of another form."""
+    """Return the job that an object belongs to, or None for a key of another form."""
     try:
         return UUID(key.split("/")[-2])
     except (IndexError, ValueError):

@@ -12,7 +12,7 @@ from django_ojs.spec.states import State, Trigger
 
 
 class SignalsExtension(Extension):
-    """Sends signals."""
+    """Sends the signals."""
 
     name = "signals"
     number = 3
@@ -88,7 +88,7 @@ def _lapsed(change: Change) -> None:
 
 
 def _returned(change: Change) -> None:
-    # When a worker returns a claimed job before it has run, nothing has happened to the job.
+    # If a worker returns a claimed job before it has run, no signal is sent.
     if change.known.has_run:
         _sends(signals.job_returned)(change)
 

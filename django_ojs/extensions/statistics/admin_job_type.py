@@ -23,7 +23,7 @@ from django_ojs.reports import findings
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
-#: Workers that are named.
+#: How many workers are named.
 _MAX_WORKERS = 20
 
 
@@ -93,7 +93,7 @@ def _links(page: OperatorModelAdmin, request: HttpRequest, type: str) -> list[Bu
             for label, states in wanted
             for button in jobs(page, request, label, JobFilter(type=type, states=states))
         ]
-    except OJSError:  # A name that a search cannot hold.
+    except OJSError:  # The name contains something that a search cannot express.
         return []
 
 

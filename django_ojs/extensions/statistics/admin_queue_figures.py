@@ -22,9 +22,10 @@ from django_ojs.reports import release_history
 def history_charts(
     points: Sequence[Point] | None, *, happened: Iterable[tuple[datetime, str]] = ()
 ) -> dict[str, Any]:
-    """Return the charts of a period, and its sums and percentiles; `points` None: unknown ones.
+    """Return the charts of a period, and its sums and percentiles.
 
-    `happened`: what is marked in the charts, with its time.
+    Without `points`, all of these are unknown. `happened` are the events that the charts mark, with
+    their times.
     """
     if points is None:
         unknown = history_charts([])

@@ -23,11 +23,13 @@ from django_ojs.storage.figures.known_queues import OTHERS
 #: Minutes that are older than this do not change any more.
 _SETTLED = timedelta(minutes=10)
 
-#: Producers choose names freely: a process keeps the sums of this many pairs of queue and type.
+#: The most pairs of queue and type whose sums a process keeps, because producers choose names
+#: freely.
 MAX_KEPT: Final = 20_000
 
 
-#: The histogram of no jobs. Very many names have this one, and no job that was completed.
+#: The histogram of no jobs. Very many names share this one, because none of their jobs was
+#: completed.
 _EMPTY: Final[Sequence[int]] = (0,) * BUCKETS
 
 
@@ -41,7 +43,10 @@ class Total:
 
     @property
     def runs(self) -> int:
-        """How many runs have ended: no producer makes them up, as no worker claims such a queue."""
+        """How many runs have ended.
+
+        No producer makes these up, because no worker claims its queues.
+        """
         return self.counts[rollups.COMPLETED] + self.counts[rollups.FAILED]
 
     def add(self, other: "Total") -> None:
@@ -122,7 +127,7 @@ def _added(totals: Totals, rows: QuerySet[Rollup]) -> Totals:
         if key in added:
             added[key].add(total)
         else:
-            # The known sums stay: others read them.
+            # The known sums are not changed, because others read them.
             if key in totals:
                 total.add(totals[key])
             added[key] = total

@@ -1,4 +1,4 @@
-"""What needs attention of the runs of types."""
+"""Findings about the runs of job types."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,13 +18,14 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
 
-#: Failure rates are of these minutes, and of types with at least so many runs.
+#: Failure rates are those of this many minutes, of types with at least this many runs.
 MINUTES: Final = 15
 FEWEST_RUNS: Final = 10
 MOST_TYPES: Final = 20
-#: So many failures in a row are told at once, and so many successes after the last one end it.
+#: This many failures in a row are a finding at once, and this many successes after the last failure
+#: end it.
 IN_A_ROW: Final = 10
-#: From this share on, a type does not work.
+#: A type counts as broken if at least this share of its runs failed.
 BROKEN: Final = 0.9
 #: The latest runs that are read, of the unsuccessful and of the successful ones.
 _MOST_RUNS: Final = 1_000
@@ -52,7 +53,7 @@ class _Runs:
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     start = database.dialect().ago(MINUTES * 60)
     newest = f"SELECT finished_at FROM {Attempt._meta.db_table} ORDER BY id DESC LIMIT 1"
     failed = raw_queries.condition(Rollup, f"minute >= {start} AND failed > lost")
@@ -60,7 +61,7 @@ def condition() -> str:
 
 
 def found() -> list[Finding]:
-    """Find types that fail: of their last minutes' runs too many, or the last ones in a row."""
+    """Find types of which too many runs failed in the last minutes, or the last ones in a row."""
     latest = _latest()
     figures = {
         (each.type, each.queue): each
@@ -70,7 +71,7 @@ def found() -> list[Finding]:
     for key in dict.fromkeys([*figures, *latest]):
         runs, of_minutes = latest.get(key) or _Runs(), figures.get(key)
         if runs.since() >= IN_A_ROW:
-            continue  # It is mended.
+            continue  # The type works again.
         row = runs.in_a_row()
         failed = max(row, of_minutes.failed if of_minutes else 0)
         total = failed + (of_minutes.completed if of_minutes else 0)

@@ -22,7 +22,7 @@ PERIODS: dict[Period, timedelta] = {
     "1h": timedelta(hours=1),
     "1d": timedelta(days=1),
 }
-#: Points in one response: two days of minutes, four months of hours.
+#: The most points in one response: two days of minutes, or four months of hours.
 MAX_POINTS = 3000
 
 _SUMS = ("enqueued", "completed", "failed", "discarded", "lost", "rejected", "dropped")
@@ -66,11 +66,10 @@ def history(
 ) -> list[Point]:
     """Return one point for each period, oldest first, periods without activity included.
 
-    By default the last hour of all queues and types. The first period is the one that contains
-    `since`. `within` are the queues that the caller may use. Figures of
-    other processes may be missing for the last ten seconds; beyond two days, the figures of an
-    hour are in its first period. Raises InvalidRequest for an empty range, or more than 3,000
-    periods.
+    The default is the last hour of all queues and types. The first period is the one that contains
+    `since`. `within` are the queues that the caller may use. Figures of other processes may be
+    missing for the last ten seconds; beyond two days, the figures of an hour are in its first
+    period. Raises InvalidRequest for an empty range, or more than 3,000 periods.
     """
     width = PERIODS[period]
     end = until if until is not None else timezone.now()
@@ -103,7 +102,7 @@ def _floor(moment: datetime, width: timedelta) -> datetime:
 
 
 def _summed(rows: QuerySet[Rollup], period: Period) -> Iterator[dict[str, Any]]:
-    # Summed up in the database, by minute or longer periods; histograms bucket by bucket.
+    # The database sums up the rows, by minute or longer periods, and histograms bucket by bucket.
     moment: Any = F("minute")
     if period == "1h":
         moment = TruncHour("minute", tzinfo=UTC)

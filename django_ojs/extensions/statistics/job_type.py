@@ -26,7 +26,7 @@ from django_ojs.spec import failure
 WEEK: Final = timedelta(days=7)
 _HOURS_OF_A_DAY: Final = 24
 MAX_QUEUES: Final = 20
-#: Unsuccessful runs that are read, and lines of equal ones.
+#: The most unsuccessful runs that are read, and the most lines of equal ones.
 MAX_RUNS: Final = 500
 MAX_ERRORS: Final = 20
 
@@ -115,15 +115,15 @@ def queues(type: str) -> list[TypeFigures]:
 def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
     """Return the latest unsuccessful runs of a type, equal ones as one, the latest first.
 
-    They are among the latest 10,000 of all types, and 500 at most are read. `by_message`: those
-    with different messages are not equal, for a caller who may see these.
+    They are among the latest 10,000 of all types, and 500 at most are read. With `by_message`, runs
+    with different messages are not equal; this is for a caller who may see the messages.
     """
     message = (
         Left(KT("error__message"), failure.MAX_FORM_CHARACTERS + 1) if by_message else Value("")
     )
     latest = (
         ended_workers.latest_runs()
-        # Not by a join: for so many rows, the planner would read all jobs of the type.
+        # A join is not used, because for so many rows the planner would read all jobs of the type.
         .annotate(type=Subquery(Job.primary.filter(pk=OuterRef("job_id")).values("type")))
         .filter(type=type)
         .order_by("-pk")

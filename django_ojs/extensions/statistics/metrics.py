@@ -1,4 +1,4 @@
-"""What Prometheus is told of jobs and queues: counts now, and counters from the rollups."""
+"""The metrics of jobs and queues for Prometheus: counts now, and counters from the rollups."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -108,7 +108,8 @@ def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator
     stalled_jobs = GaugeMetricFamily(
         "ojs_progress_stalled_jobs", "Jobs that run and have stopped to report.", labels=["queue"]
     )
-    # Jobs wait in the queues that a producer makes up, and few in those that workers serve.
+    # Many jobs wait in queues that a producer has made up, and few in queues that workers serve, so
+    # these are listed first.
     served = {queue for (queue, _), total in totals.items() if total.runs and queue != OTHERS}
     known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True, known=served)
     by_queue = counts.by_queue(known.names)

@@ -10,7 +10,7 @@ class Rollup(StoredModel):
 
     Each writer adds rows of its own; maintenance folds them into one. A histogram is a list of
     numbers: of the durations below 1, 2, 4, 8 … milliseconds (see
-    `storage.figures.rollups.bucket`).
+    `rollups.bucket`).
     """
 
     id = models.BigAutoField(primary_key=True)

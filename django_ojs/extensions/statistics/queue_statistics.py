@@ -16,8 +16,8 @@ HOUR = timedelta(hours=1)
 class Statistics:
     """A queue, and its figures of the last hour.
 
-    Means come from histograms by powers of two: they are approximate ("about 200 ms", not
-    "213"). None: no job was completed.
+    Means come from histograms by powers of two: they are approximate ("about 200 ms", not "213").
+    They are None if no job was completed.
     """
 
     status: QueueStatus

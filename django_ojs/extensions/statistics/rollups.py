@@ -25,14 +25,15 @@ logger = logging.getLogger("django_ojs")
 
 #: Seconds after which figures are written in any case, by a thread with a connection of its own.
 FLUSH_EVERY = 10.0
-#: Seconds after which a thread that has a connection and no transaction writes them: mostly before
-#: the other one opens a connection for it.
+#: Seconds after which a thread that has a connection and no transaction writes them, mostly before
+#: FLUSH_EVERY is over and another connection has to be opened.
 DUE = 9.0
 
 #: The last bucket has all durations above an hour and a sixth.
 BUCKETS = 24
 
-#: Steps to the place of a percentile in its bucket: to a thousandth of the bucket.
+#: Steps of the search for a percentile inside its bucket, which find it to a thousandth of the
+#: bucket.
 _BISECTIONS = 12
 
 #: What is counted, and the column of each.
@@ -178,12 +179,11 @@ def flush() -> int:
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:
-    """Return the duration in seconds that this share (0 to 1) of the jobs did not exceed; None
-    without jobs.
+    """Return the duration in seconds that this share (0 to 1) of the jobs did not exceed.
 
-    A bucket is a factor of two wide. Inside it, the number of jobs up to a duration is taken to be
-    a curve that joins those of its neighbours, which is closer than an even spread: few jobs are in
-    the upper half of a bucket whose next one is nearly empty.
+    Return None without jobs. A bucket is a factor of two wide. Inside it, the number of jobs up to
+    a duration is taken to be a curve that joins those of its neighbours, which is closer than an
+    even spread: few jobs are in the upper half of a bucket whose next one is nearly empty.
     """
     total = sum(histogram)
     if not total:
@@ -228,7 +228,7 @@ _COUNTED: Final = {
 
 
 def count(what: Count, numbers: Numbers) -> None:
-    """Count what happens to jobs and is no change of a state."""
+    """Count something about jobs besides their changes of state."""
     add(_COUNTED[what], numbers)
 
 
@@ -262,7 +262,7 @@ def _ran(job: Any, seconds: Mapping[UUID, float]) -> float | None:
 
 
 def _failed(change: Change) -> None:
-    # What a worker cannot run is postponed, and has not failed.
+    # A job that a worker cannot run is postponed, and has not failed.
     if change.known.spends:
         add(FAILED, _numbers(change, change.before))
         if State.DISCARDED in change.after.values():

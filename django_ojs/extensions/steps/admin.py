@@ -104,7 +104,7 @@ def _signal(step: Step, request: HttpRequest, job: Job, values: Mapping[str, Any
     assert step.signal is not None
     assert step.key is not None
     signal(step.signal, step.key, values["payload"])
-    # Without the payload: the audit trail holds no arguments.
+    # The payload is left out, because the audit trail holds no arguments.
     operator.acted("job.signalled", job.pk, signal=step.signal, key=step.key)
     return _("The signal %(name)s of %(key)s is sent.") % {"name": step.signal, "key": step.key}
 
@@ -172,7 +172,7 @@ def _again(step: Step) -> Action:
     )
 
 
-#: By the name in the address of a step.
+#: The actions by their names in the address of a step.
 _ACTIONS: Final[Mapping[str, Callable[[Step], Action]]] = {
     "wake": _wake,
     "end-wait": _end_wait,
@@ -184,7 +184,7 @@ _ACTIONS: Final[Mapping[str, Callable[[Step], Action]]] = {
 def action_view(
     page: OperatorModelAdmin, request: HttpRequest, key: UUID, number: int, name: str
 ) -> HttpResponse:
-    """Run an action on a step, or ask first. Raises PermissionDenied, Http404."""
+    """Run an action on a step, or ask for confirmation. Raises PermissionDenied, Http404."""
     page.check_view_permission(request)
     step = Step.primary.filter(job_id=key, number=number).defer("result").first()
     if step is None or name not in _ACTIONS:

@@ -1,4 +1,4 @@
-"""Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
+"""Durable steps: a hook around each run, and the deletion of steps whose jobs are deleted."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
@@ -64,17 +64,17 @@ class StepsExtension(Extension):
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it, as ours."""
+        """Declare steps as a feature of our own."""
         return (Declared(custom="django-ojs:steps"),)
 
     def may_find(self) -> str:
-        """A job waits."""
+        """Return the condition that a job waits."""
         from django_ojs.extensions.steps.findings import condition
 
         return condition()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention."""
+        """Return what operators should know about steps."""
         from django_ojs.extensions.steps import findings
 
         return findings.found()
@@ -92,7 +92,7 @@ class StepsExtension(Extension):
         return (admin.PANEL,)
 
     def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
-        """Return for what these jobs wait in their steps."""
+        """Return what these jobs wait for in their steps."""
         from django_ojs.extensions.steps import wait_sentences
 
         return wait_sentences.of(jobs)

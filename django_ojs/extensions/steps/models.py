@@ -31,7 +31,7 @@ class StepKind(models.TextChoices):
 
 
 class StepStatus(models.TextChoices):
-    """What has become of a step."""
+    """The outcome of a step."""
 
     DONE = "done", _("Done")
     #: It sleeps, waits for a signal, or will be tried again. It is the last step of its job.

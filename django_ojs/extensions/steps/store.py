@@ -95,7 +95,7 @@ def _is_stored(job: Held, step: Step) -> bool:
 
 @database.write_transaction
 def update(job: Held, step: Step) -> None:
-    """Store what has become of a step that waited. Raises as `insert` does."""
+    """Store the outcome of a step that waited. Raises as `insert` does."""
     lock(job)
     values = {f.attname: getattr(step, f.attname) for f in _FIELDS if not f.primary_key}
     waiting = Step.primary.filter(job_id=step.job_id, number=step.number)

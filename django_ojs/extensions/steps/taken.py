@@ -76,7 +76,7 @@ class Steps:
         self._taking = ""
         #: Why this run takes no further step.
         self._over: BaseException | None = None
-        #: A step that has failed, and is stored if the handler goes on after all.
+        #: A step that has failed, and is stored if the handler continues after all.
         self._failed: tuple[Step, bool] | None = None
         #: The transactions that were open before, on each thread: those of a test.
         self._before = {threading.get_ident(): _depths()}
@@ -351,7 +351,7 @@ class Steps:
             started_at=self._now(),
         )
 
-    # --- what becomes of it -----------------------------------------------------------------------
+    # --- its outcome ------------------------------------------------------------------------------
 
     def _known(self, step: Step) -> Any:
         """Return the result of a step of the history, or raise what it ended with."""
@@ -398,7 +398,7 @@ class Steps:
         self._stored(partial(store.insert, self._job, step))
 
     def _end(self, step: Step, outcome: StepStatus) -> None:
-        """Store what has become of a step that waited."""
+        """Store the outcome of a step that waited."""
         step.outcome = outcome
         step.run = self._job.run
         step.ended_at = self._now()

@@ -1,4 +1,4 @@
-"""Steps over HTTP, for workers in other languages: our routes, not the specification's."""
+"""Steps over HTTP, for workers in other languages. The specification does not have these routes."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -93,7 +93,7 @@ class Signals(OJSView):
     needs = {"POST": Scope.PRODUCER}
 
     def post(self, request: Request) -> HttpResponse:
-        """Send one."""
+        """Send a signal."""
         data = self.body()
         self.access.check_all_queues()
         name, key = fields.text(data, "name", MAX_NAME), fields.text(data, "key", MAX_NAME)

@@ -32,8 +32,8 @@ class TenantsExtension(Extension):
     """Bounds the tenants of queues, and lets them take turns."""
 
     name = "tenants"
-    #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
-    #: for no lock of theirs.
+    #: It comes before the bounds of queues, so that a tenant at its bound takes no room from the
+    #: others, and waits for no lock of theirs.
     number = NUMBER
     schema = Path(__file__).parent / "schema"
     queue_fields = FIELDS
@@ -44,7 +44,8 @@ class TenantsExtension(Extension):
             around_insert=_insert,
             around_admit_again=_admit_again,
             bounded_part=_bounded_part,
-            # Jobs that wait already; where there are very many, the maintenance does the rest.
+            # This marks jobs that wait already. If there are very many, the maintenance marks the
+            # rest.
             after_queue_configured=tenants.mark,
             claim_rule=TenantTurns(),
         )
@@ -74,8 +75,8 @@ class TenantTurns(ClaimRule):
     fields = frozenset({"tenant_fairness"})
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
-        """Bring the order, unless the turns are off."""
-        # Imported by the first claim of a queue that has turns.
+        """Begin a claim in the order of turns, unless the turns are off."""
+        # The module is imported by the first claim of a queue that has turns.
         from django_ojs.extensions.tenants import tenant_turns
 
         return tenant_turns.begin(request)
@@ -91,7 +92,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         tenant_bounds.admit(added, is_tried_again=batch.options.is_tried_again)
         return insert()
 
-    # This is not done in that transaction, which may hold the lock of a tenant.
+    # This is not done in the transaction of the operation, which may hold the lock of a tenant.
     bounds.apply_settings()
     return database.in_write_transaction(operation)
 

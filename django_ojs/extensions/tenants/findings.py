@@ -23,7 +23,7 @@ def found() -> list[Finding]:
     if configs is None or not any(
         _is_told(configs.of(name)) for name in {*configs.stored, *settings().queues, DEFAULT_POLICY}
     ):
-        return []  # Without reading the names of all queues.
+        return []  # This avoids reading the names of all queues.
     names = [name for name in known_queues.by_name().names if _is_told(configs.of(name))]
     if not names:
         return []
@@ -49,5 +49,5 @@ def found() -> list[Finding]:
 
 
 def _is_told(config: QueueConfig) -> bool:
-    # What rejects jobs of a queue that has a bound of its own is told of that.
+    # If a queue has a bound of its own, the finding about that bound reports its rejections.
     return config.part(TenantLimits) is not None and not is_bounded(config.backpressure)

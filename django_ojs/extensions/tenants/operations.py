@@ -12,7 +12,7 @@ from django_ojs.operations.queues.status import QueueStatus
 class TenantStatus:
     """A tenant of a queue: its waiting jobs, its bound, and the jobs that it has in a turn.
 
-    None: it has no bound, or tenants take no turns.
+    A value is None if the tenant has no bound, or if tenants take no turns.
     """
 
     tenant: str
@@ -27,7 +27,7 @@ class TenantStatus:
 
 
 def busiest(status: QueueStatus, *, limit: int) -> list[TenantStatus]:
-    """Return the tenants with the most waiting jobs. None where the queue names no tenants."""
+    """Return the tenants with the most waiting jobs, or none if the queue names no tenants."""
     config = status.config
     if not has_tenants(config):
         return []

@@ -54,7 +54,7 @@ class _ByTenant(Object):
 
 
 class _Fairness(Object):
-    """The check of the turns of tenants, of which weights alone switch nothing on."""
+    """The check of the turns of tenants, which weights alone do not switch on."""
 
     def __call__(self, value: object, path: str) -> None:
         super().__call__(value, path)

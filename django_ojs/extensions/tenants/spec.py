@@ -15,7 +15,7 @@ MARK: Final = 1 << NUMBER
 #: The tenant of jobs without one (multi-tenancy §15.3). No client can name it.
 DEFAULT_TENANT: Final = "_default"
 MAX_LENGTH: Final = 255
-#: The other tenants wait for as many jobs at most while it is the turn of one.
+#: The most jobs of one turn of a tenant, for which the other tenants wait.
 MAX_WEIGHT: Final = 1000
 
 STRATEGIES: Final = ("fair-share",)
@@ -45,7 +45,7 @@ class TenantLimits:
 
     @classmethod
     def of(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """Return the value of a stored configuration; None where no tenant has a bound."""
+        """Return the value of a stored configuration, or None if no tenant has a bound."""
         if not values:
             return None
         depths = {
@@ -72,7 +72,7 @@ class TenantFairness:
 
     @classmethod
     def of(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """Return the value of a stored configuration; None where it is not enabled."""
+        """Return the value of a stored configuration, or None if it is not enabled."""
         if not values or not values.get("enabled"):
             return None
         given = {name: weight for name, weight in (values.get("weights") or {}).items() if weight}

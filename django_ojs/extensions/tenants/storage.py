@@ -6,10 +6,10 @@ other queues. Jobs that were stored before the configuration have none until `ma
 maintenance (`JobMarker`) sets it.
 
 The bound of a tenant is exact at the bound, and takes no lock alone far from it (as those of
-queues, see `storage.bounds`): a transaction that adds jobs to a tenant holds a shared lock until it
-ends, and adds no more than a share of the bound; the jobs that are committed, and the share of each
-holder, are more than can be waiting before these transactions end. Near the bound a producer holds
-the lock alone and sees all jobs. Other tenants have other locks.
+queues, see `backpressure.storage`): a transaction that adds jobs to a tenant holds a shared lock
+until it ends, and adds no more than a share of the bound; the jobs that are committed, and the
+share of each holder, are more than can be waiting before these transactions end. Near the bound a
+producer holds the lock alone and sees all jobs. Other tenants have other locks.
 """
 
 import time
@@ -33,7 +33,7 @@ from django_ojs.storage.figures import known_queues
 #: Jobs of a queue that one call of `mark` changes.
 _MOST: Final = 10_000
 
-#: Active ones too: a retry, or a return to the queue, lets them wait again.
+#: Active jobs are included, because a retry, or a return to the queue, lets them wait again.
 _UNFINISHED: Final = (State.ACTIVE, *sorted(WAITING))
 
 #: Seconds for which jobs without a mark are expected in a queue: after its configuration names
@@ -53,10 +53,10 @@ def fill_in(envelopes: Sequence[Envelope]) -> None:
 
 
 def lock(queue: str, tenant: str, *, is_tried_again: bool = False) -> bool:
-    """Lock a tenant of a queue until the transaction ends. Inside a savepoint.
+    """Lock a tenant of a queue until the transaction ends.
 
-    Return False when the transaction does not see jobs that were added since it began.
-    OperationalError after the lock timeout, or on a deadlock.
+    Call it inside a savepoint. Return False when the transaction does not see jobs that were added
+    since it began. Raises OperationalError after the lock timeout, or on a deadlock.
     """
     timeout = lock_timeout(is_tried_again=is_tried_again)
     return statements().lock(queue, tenant, timeout)

@@ -54,10 +54,10 @@ def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
 def admit(added: Added, *, is_tried_again: bool = False) -> None:
     """Admit jobs of tenants to their queues; inside a write transaction, which then adds them.
 
-    `is_tried_again`: wait hardly at all for the lock of a tenant. Raises QueueFull, before anything
+    With `is_tried_again`, hardly wait for the lock of a tenant. Raises QueueFull, before anything
     is stored.
     """
-    # In this order, so that two transactions that lock several tenants do not deadlock.
+    # Tenants are locked in this order, so that two transactions that lock several do not deadlock.
     for (queue, tenant), jobs in sorted(added.items()):
         limits = queue_configs.of(queue).part(TenantLimits)
         bound = None if limits is None else limits.depth_of(tenant)
@@ -82,7 +82,7 @@ def admit_again(readmission: Readmission) -> None:
                 raise
             _, tenant = full.part
             rejections[" ".join(full.part)] = LeftOut(full=full, others=_of_others(tenant))
-            # The first take the last room.
+            # The first jobs take the last room.
             room = max(0, full.bound - full.depth)
             readmission.left_out.update(_of_tenant(readmission, tenant)[room:])
 
@@ -106,7 +106,7 @@ def _admit_locked(queue: str, tenant: str, bound: int, jobs: int, is_tried_again
         raise _full(queue, tenant, None, bound, jobs) from None
     if not is_locked:
         raise _full(queue, tenant, None, bound, jobs)
-    # It may have changed while this transaction waited for the lock.
+    # The bound may have changed while this transaction waited for the lock.
     now = _bound_now(queue, tenant)
     if now is not None and (depth := statements().depth(queue, tenant)) + jobs > now:
         raise _full(queue, tenant, depth, now, jobs)
@@ -123,7 +123,8 @@ def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> 
         queue,
         depth=bound if depth is None else depth,
         bound=bound,
-        # Jobs of a tenant are never dropped for its newer ones: the bound of the queue does that.
+        # Jobs of a tenant are never dropped for its newer ones; only the bound of the queue drops
+        # jobs.
         strategy="block" if waits else "reject",
         busy=depth is None,
         part=("tenant", tenant),

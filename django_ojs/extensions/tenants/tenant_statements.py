@@ -133,7 +133,7 @@ class TenantStatements:
                 values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
                 values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
                 values["busy"] = self._dialect.texts(busy)
-                rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
+                rows = self.files.claim_rows("turn_jobs", values, isolation=ISOLATION[isolation])
                 found += [self._job(row) for row in rows]
         return found
 
@@ -165,7 +165,7 @@ class _PostgreSQL(TenantStatements):
 
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
-        return self.files.rows("tenants_in_turn", values)
+        return self.files.claim_rows("tenants_in_turn", values)
 
     def jobs(
         self,
@@ -182,7 +182,7 @@ class _PostgreSQL(TenantStatements):
         values["tenants"] = [turn.tenant for turn in turns]
         values["skip"] = [turn.skip for turn in turns]
         values["numbers"] = [turn.number for turn in turns]
-        rows = self.files.rows("turn_jobs", values, isolation=ISOLATION[isolation])
+        rows = self.files.claim_rows("turn_jobs", values, isolation=ISOLATION[isolation])
         return [self._job(row) for row in rows]
 
 

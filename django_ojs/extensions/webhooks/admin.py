@@ -71,13 +71,13 @@ class WebhookForm(_Form):
         return values
 
     def subscription(self) -> Subscription:
-        """Return what is new: the fields that stay may break rules of today."""
+        """Return only the changed fields, because the others may break current rules."""
         names = _FIELDS if self.instance._state.adding else self.changed_data
         return Subscription(**{name: self.cleaned_data[name] for name in names})
 
 
 class WebhookAdmin(SecretPageAdmin):
-    """Django's own list and form. Only users with the scope admin change anything."""
+    """Uses Django's own list and form. Only users with the scope admin can change anything."""
 
     place = 110
     form = WebhookForm
@@ -132,7 +132,7 @@ class WebhookAdmin(SecretPageAdmin):
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
         except OJSError as error:
-            # It may have been removed since the form was checked, for example.
+            # The webhook may have been removed since the form was checked, for example.
             self.message_user(request, error.message, messages.ERROR)
             name = view_name(Webhook, "changelist")
             return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))

@@ -62,17 +62,17 @@ class WebhooksExtension(Extension):
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare webhooks."""
         return (Declared(official="webhooks"),)
 
     def may_find(self) -> str:
-        """A webhook is disabled."""
+        """Return the condition that a webhook is disabled."""
         from django_ojs.extensions.webhooks.findings import condition
 
         return condition()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention."""
+        """Return what operators should know about webhooks."""
         from django_ojs.extensions.webhooks import findings
 
         return findings.found()

@@ -8,7 +8,7 @@ from django_ojs.storage import raw_queries
 
 
 def condition() -> str:
-    """Return the SQL of whether there is something to find."""
+    """Return the SQL condition that there is something to find."""
     return raw_queries.condition(Webhook, "NOT active AND disabled_at IS NOT NULL")
 
 

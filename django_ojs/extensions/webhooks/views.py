@@ -25,7 +25,7 @@ _FILTER = frozenset({"queues", "job_types"})
 
 
 class WebhookView(OJSView):
-    """The base: a caller that is limited to some queues sees the webhooks for these alone."""
+    """The base class. A caller that is limited to some queues sees only the webhooks for these."""
 
     def find(self, key: str) -> Webhook:
         """Return a webhook. Raises NotFound."""
@@ -39,7 +39,8 @@ class WebhookView(OJSView):
         which = fields.object_(data, "filter")
         queues = job_types = None
         if which is not None:
-            # A member that is not known would let events through that were to be left out.
+            # With an unknown member, the webhook would get events that the client wanted to leave
+            # out.
             if not which.keys() <= _FILTER:
                 raise InvalidRequest.of("filter", "must have no members but queues and job_types")
             queues = fields.strings(which, "queues") or []
@@ -132,7 +133,7 @@ class SubscriptionTest(WebhookView):
 
 
 class SubscriptionSecret(WebhookView):
-    """A new secret; the one before signs as well for a day (§8.3)."""
+    """A new secret; the former one also signs for a day (§8.3)."""
 
     needs = {"POST": Scope.ADMIN}
 
@@ -182,7 +183,7 @@ class DeliveryRetry(DeliveryView):
 
 
 def _wrapped(shown: dict[str, Any]) -> dict[str, Any]:
-    """Return a webhook as the document has it, and again where some clients look for it."""
+    """Return a webhook as the specification has it, and again where some clients look for it."""
     return {**shown, "subscription": shown}
 
 

@@ -1,4 +1,4 @@
-"""Workflows: how far each one is, and a picture of its steps; cancel."""
+"""Workflows: how far each one is, a picture of its steps, and the action *Cancel*."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -172,7 +172,7 @@ class WorkflowAdmin(OperatorModelAdmin):
 
 
 def _tabs(current: str, name: str) -> list[tuple[Badge | None, str, bool]]:
-    """Return for all states, and for each, its badge, its query and whether it is the current."""
+    """Return, for all states and for each, a badge, a query and whether it is the current one."""
     names = {"q": name} if name else {}
     found: list[tuple[Badge | None, str, bool]] = [
         (None, f"?{urlencode(names)}", current not in BADGES)
@@ -197,7 +197,7 @@ def _steps(workflow: Any) -> list[StepRow]:
 
 
 def _of_steps(workflow: Workflow, first: str | None) -> str:
-    """Return what stands for the name of a workflow that has none."""
+    """Return a text in place of the missing name of a workflow."""
     if first is None:
         return str(workflow.pk)
     kind = str(workflow.type)
@@ -214,7 +214,7 @@ def _first_types(rows: Sequence[Workflow]) -> dict[UUID, str | None]:
 
 
 def _why_it_waits(steps: Sequence[StepRow]) -> tuple[StepRow, str] | None:
-    """Return a step of a workflow of which nothing runs, and a sentence on what it waits for."""
+    """Return a step of a workflow without a running job, and a sentence on what it waits for."""
     if any(step.job_state == State.ACTIVE for step in steps):
         return None
     for step in steps:

@@ -1,4 +1,4 @@
-"""The graph of a workflow as a picture: from top to bottom, a wide group as one node.
+"""The graph of a workflow as a picture, from top to bottom. A wide group is one node.
 
 Any number of steps makes at most MAX_ROWS rows of MAX_WIDTH nodes.
 """
@@ -256,7 +256,7 @@ def _distinct(clusters: Iterable[_Cluster]) -> list[_Cluster]:
 
 
 def _without_repeats(rows: Iterable[Collection[_Cluster]]) -> list[list[_Cluster]]:
-    """Return the rows with each cluster once, and without those that are empty then."""
+    """Return the rows with each cluster only once, without the rows that become empty."""
     seen: set[int] = set()
     found = []
     for row in rows:

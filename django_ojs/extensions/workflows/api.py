@@ -87,7 +87,7 @@ class WorkflowRequest:
         return await sync_to_async(self.enqueue)()
 
     def definition(self, path: str = "") -> dict[str, Any]:
-        """Return the workflow as a client would send it; `path` is where another one has it."""
+        """Return the workflow as a client would send it; `path` is its place in another."""
         raise NotImplementedError
 
 

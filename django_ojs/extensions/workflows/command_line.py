@@ -124,7 +124,7 @@ def _step_columns(steps: list[StepDetail]) -> list[ListColumn[StepDetail]]:
         *members("key", of="step"),
         column("type", path="step.type", drops=1),
         *members("callback", of="step"),
-        # While it has a job that has not ended, a person sees the state of that.
+        # While a step has a job that has not ended, the state of the job is shown.
         column(
             "state",
             "state",
@@ -142,7 +142,7 @@ def _step_columns(steps: list[StepDetail]) -> list[ListColumn[StepDetail]]:
 
 
 def _hints(steps: list[StepDetail]) -> list[str]:
-    """Return what to do about steps that do not go on."""
+    """Return what to do about steps that make no progress."""
     found = Counter(each.step.state for each in steps)
     hints = []
     if found[StepState.ENQUEUED]:

@@ -37,8 +37,8 @@ _NEEDED: Final = (
     f"WHERE s.id = ojs_job.id AND w.state = '{WorkflowState.RUNNING.value}')"
 )
 
-#: Steps whose jobs have ended while there was no trigger that noted it. It is not known how a job
-#: ended that was deleted since: its step fails.
+#: Steps whose jobs ended while no trigger noted it. If such a job was deleted since, its outcome is
+#: unknown, and the step fails.
 _NOT_NOTED: Final = f"""
 INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
 SELECT s.workflow_id, s.id, coalesce(j.state, 'deleted')
@@ -48,7 +48,7 @@ WHERE s.state = '{StepState.ENQUEUED.value}' AND s.type IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM ojs_workflow_ended_job AS e WHERE e.job_id = s.id)
 """
 
-#: What a worker stores of the end of a run. All other ends are left to the maintenance.
+#: The transitions by which a worker ends a run. The maintenance finds all other ends.
 _ENDS: Final = (Trigger.ACK, Trigger.FAIL)
 
 
@@ -62,12 +62,13 @@ class WorkflowsExtension(Extension):
     openapi = Path(__file__).with_name("openapi.yaml")
 
     def __init__(self) -> None:
-        #: Where this process has workers: the thread beside them, and how many they are.
+        #: If this process has workers: the thread that advances workflows, and how many workers
+        #: there are.
         self._advancer: WorkflowAdvancer | None = None
         self._workers = 0
 
     def hooks(self) -> Hooks:
-        """Return the hooks: the ends of jobs are told where there is a worker."""
+        """Return the hooks. The ends of jobs are passed on only in a process with a worker."""
         ends = () if self._advancer is None else _ENDS
         return Hooks(
             changed_and_committed=dict.fromkeys(ends, self._ended),
@@ -87,13 +88,13 @@ class WorkflowsExtension(Extension):
             cursor.execute(_NOT_NOTED)
 
     def for_tests(self) -> ForTests:
-        """Return what the test helpers do of workflows."""
+        """Return what the test helpers do about workflows."""
         from django_ojs.extensions.workflows.testing import FOR_TESTS
 
         return FOR_TESTS
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Advance workflows whose jobs something else than a worker has ended, and prune."""
+        """Advance workflows whose jobs were not ended by a worker, and prune."""
         from django_ojs.extensions.workflows.operations import pruning
 
         return (
@@ -107,12 +108,12 @@ class WorkflowsExtension(Extension):
         )
 
     def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
-        """Advance workflows too, however late: a workflow has no time at which it is due."""
+        """Advance workflows at any delay, because a workflow has no time at which it is due."""
         return (_advancing(5.0),)
 
     def _ended(self, change: Change) -> None:
         if (advancer := self._advancer) is None:
-            return  # It has just ended.
+            return  # The thread has just ended.
         jobs = change.jobs()
         advancer.add(
             [
@@ -159,7 +160,7 @@ class WorkflowsExtension(Extension):
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare workflows."""
         return (Declared(capability="workflows"),)
 
     def pages(self) -> Mapping[type[Model], str]:

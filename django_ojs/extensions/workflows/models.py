@@ -98,7 +98,7 @@ MARK: Final = 1 << NUMBER
 
 
 class WorkflowStep(StoredModel):
-    """A step of a workflow: a job, or a join, which has none (see `spec.workflow.GraphStep`).
+    """A step of a workflow: a job, or a join, which has none (see `spec.graph.GraphStep`).
 
     `id` is the id of its job, given when the workflow is created, so that no step can have two.
     `parents` and `dependents` are positions of other steps of the workflow.

@@ -194,7 +194,7 @@ class DueWorkflows:
         self._ready_after: UUID | None = None
 
     def next(self, limit: int) -> list[UUID]:
-        """Return up to `limit` of each kind, all of them if there are no more."""
+        """Return up to `limit` of each kind."""
         if not raw_queries.holds(due_condition()):
             return []
         ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)

@@ -26,7 +26,8 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 
-#: Of the documents; a step whose condition was not met is cancelled too, and says why.
+#: The states in the specification. A step whose condition was not met is cancelled too, and has a
+#: reason.
 _STATES: Final[Mapping[str, str]] = {
     StepState.WAITING: "waiting",
     StepState.READY: "waiting",
@@ -36,7 +37,7 @@ _STATES: Final[Mapping[str, str]] = {
 
 #: The path of a step of the workflow itself; `steps[0].callbacks.on_failure` is in a nested one.
 _TOP_LEVEL_STEP: Final = re.compile(r"steps\[\d+\]")
-#: Where a step is in the list that it is in; a callback is in none.
+#: The index of a step in its list; a callback has none.
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 
 
@@ -69,7 +70,7 @@ class Workflows(OJSView):
 
 
 class WorkflowView(OJSView):
-    """The base of the routes of one workflow."""
+    """The base class of the routes of one workflow."""
 
     def find(self, key: str) -> Workflow:
         """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
@@ -89,7 +90,7 @@ class WorkflowDetail(WorkflowView):
         return _response(self.find(key))
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
-        """Cancel it, with its jobs that have not ended."""
+        """Cancel the workflow, with its jobs that have not ended."""
         return _response(workflows.cancel(self.find(key).pk))
 
 
@@ -141,14 +142,14 @@ def _step_progress(step: StepProgress) -> dict[str, Any]:
 def _response(workflow: Workflow) -> dict[str, Any]:
     """Return a workflow with its steps, as its client nested them.
 
-    Some clients read its steps, its metadata and its scalars at the top.
+    Its steps, its metadata and its scalars are also at the top level, where some clients read them.
     """
     details = workflows.details(workflow, nested=True)
-    # The row knows it once a job has ended.
+    # The row has this time only after a job has ended.
     begun = [each.started_at for each in details if each.started_at is not None]
     summary = _summary(workflow, started_at=min(begun, default=None))
     parts = _Parts(details).of("")
-    # Of all types, as in the binding.
+    # All types are shown here, as in the HTTP binding.
     shown = {**summary, _list_of(workflow.type): parts["steps"], **parts}
     if errors := _errors(details, parts["steps"]):
         shown["error"] = errors
@@ -276,9 +277,9 @@ def _job_of(detail: StepDetail) -> dict[str, Any]:
 
 
 def _errors(details: list[StepDetail], steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return which jobs failed, and why (§9.6); empty where none did.
+    """Return which jobs failed, and why (§9.6), or nothing if none did.
 
-    There is no index when only callbacks failed that are not listed as steps.
+    There is no index if only callbacks failed that are not listed as steps.
     """
     steps_that_failed = [each["index"] for each in steps if each["state"] == "failed"]
     jobs = [each for each in details if not each.step.is_join]

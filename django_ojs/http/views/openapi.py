@@ -1,5 +1,7 @@
 """The OpenAPI document. It needs no credentials: it describes routes, and holds no stored data."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +13,8 @@ from django_ojs.http.views.base import PublicView
 
 #: What the core serves.
 _CORE: Final = Path(__file__).parents[1] / "openapi.yaml"
+#: Headers that each request may have, and that each response has.
+_HEADERS: Final = ("OJS-Version", "X-Request-Id")
 
 
 class Document:
@@ -28,7 +32,7 @@ class Document:
             content = _read(_CORE)
             for extension in registry.extensions():
                 found = extension.openapi or {}
-                part = _read(found) if isinstance(found, Path) else found
+                part = _read(found) if isinstance(found, Path) else deepcopy(dict(found))
                 content["tags"] += part.get("tags", ())
                 content["paths"] |= part.get("paths", {})
                 for kind, components in part.get("components", {}).items():
@@ -37,6 +41,7 @@ class Document:
                         if known is not own:
                             # The extension adds members to an object of the core.
                             known["properties"] |= own["properties"]
+            _complete(content)
             self._content = content
         return self._content
 
@@ -53,6 +58,45 @@ def _read(file: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: dict[str, Any] = yaml.load(file.read_bytes(), Loader=loader)
     return found
+
+
+def _complete(content: dict[str, Any]) -> None:
+    """Add what the head of `openapi.yaml` says of every path, operation and response."""
+    responses = list(content["components"]["responses"].values())
+    for path, item in content["paths"].items():
+        for method, operation in item.items():
+            if method != "parameters":
+                own = operation["responses"]
+                responses += [each for each in own.values() if "$ref" not in each]
+                usual = {code: _ref("responses", name) for code, name in _errors(path, operation)}
+                operation["responses"] = dict(sorted((usual | own).items()))
+        item["parameters"] = [
+            *item.get("parameters", ()),
+            *(_ref("parameters", name) for name in _HEADERS),
+        ]
+    for response in responses:
+        usual = {name: _ref("headers", name) for name in _HEADERS}
+        response["headers"] = usual | response.get("headers", {})
+
+
+def _errors(path: str, operation: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the errors with which the operation may end, unless it describes them itself."""
+    yield "400", "BadRequest"
+    if operation.get("security") != []:
+        yield "401", "Unauthorized"
+        yield "403", "Forbidden"
+    if "{" in path:
+        yield "404", "NotFound"
+    if "requestBody" in operation:
+        yield "413", "ContentTooLarge"
+        yield "415", "UnsupportedMediaType"
+    yield "422", "UnprocessableContent"
+    yield "500", "InternalServerError"
+    yield "503", "ServiceUnavailable"
+
+
+def _ref(kind: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}
 
 
 class OpenAPI(PublicView):

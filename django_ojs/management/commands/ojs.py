@@ -49,7 +49,7 @@ Exit codes: 0 success; 1 a finding of `doctor`, or something failed; 2 wrong arg
 question that was not answered with yes.
 """
 
-#: The core's, without those of extensions.
+#: The subcommands of the core.
 _CORE: Final[tuple[Subcommand, ...]] = (
     *jobs.SUBCOMMANDS,
     *dead_letters.SUBCOMMANDS,
@@ -90,7 +90,7 @@ examples:
             )
             each.add_arguments(sub)
             sub.add_argument("--json", action="store_true", help="write JSON, for programs")
-            # Django's arguments, after the subcommand as well as before it.
+            # Django's arguments are accepted after the subcommand as well as before it.
             for flag in ("--no-color", "--force-color", "--traceback"):
                 sub.add_argument(flag, action="store_true", default=SUPPRESS, help=SUPPRESS)
             for name in ("--settings", "--pythonpath"):

@@ -39,7 +39,7 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
 
-#: Do what a start does, and end: an argument that the command gives itself.
+#: An argument that the command gives itself: do what a start does, and end.
 _CHECK_START: Final = "--check-start"
 DEFAULT_QUEUES: dict[str, int | None] = {"default": None}
 
@@ -273,7 +273,7 @@ class Command(BaseCommand):
         )
         handlers, own = handler_queues(), own_queues()
         for queue, types in handlers.items():
-            # The queue of webhooks is one, which does not concern a worker that delivers none.
+            # For example, the queue of webhooks does not concern a worker that delivers none.
             if queue in own and not {queue, ALL}.intersection(config.queues):
                 continue
             logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
@@ -355,7 +355,8 @@ def _check_health_file(config: WorkerConfig) -> None:
 
 
 def _can_start() -> bool:
-    # A worker that stopped for code with which none can start would not come back.
+    # A worker that stopped for code with which none can start would not come back, so this tries
+    # it.
     attempt = subprocess.run(
         [*get_child_arguments(), _CHECK_START], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -411,7 +412,7 @@ def _kept_connections() -> Iterator[None]:
 
 
 def _close_pool(alias: str) -> None:
-    """Close what this process, on its way here, has opened."""
+    """Close the connections that this process has opened on its way here."""
     link = connections[alias]
     link.close()
     close = getattr(link, "close_pool", None)

@@ -58,7 +58,7 @@ class EnqueuedJob:
 
     @property
     def row(self) -> NewRow | Job | None:
-        """The row that was stored, or that of the existing job; None for a dropped job."""
+        """The row that was stored, or that of the existing job, or None for a dropped job."""
         return self.rows[self.index] if self.rows else None
 
     def job(self) -> Job:
@@ -126,7 +126,7 @@ def of_dropped(envelope: Envelope) -> EnqueuedJob:
 
 
 def alike(jobs: Sequence[EnqueuedJob]) -> AlikeRows | None:
-    """Return the rows of alike jobs that were stored together; None for other jobs."""
+    """Return the rows of alike jobs that were stored together, or None for other jobs."""
     rows = jobs[0].rows
     return rows if type(rows) is AlikeRows and len(rows) == len(jobs) else None
 

@@ -62,7 +62,7 @@ def work_once(
 ) -> int | None:
     """Process the next jobs of the oldest operation, or of the one with this key.
 
-    Return how many; None where it is over or another process is executing it.
+    Return how many, or None if it is over or another process is executing it.
     """
     if not raw_queries.holds(open_condition()):
         return None

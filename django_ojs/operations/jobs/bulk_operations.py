@@ -177,7 +177,7 @@ class Retried:
 
     @property
     def open(self) -> int:
-        """Those that have not ended."""
+        """The jobs that have not ended."""
         return sum(number for state, number in self.by_state.items() if state not in TERMINAL)
 
     @property
@@ -186,7 +186,7 @@ class Retried:
 
 
 def retried(operation: BulkOperation) -> Retried | None:
-    """Return what became of the jobs of a retry; None for another action, and after a week."""
+    """Return what became of the jobs of a retry, or None for another action, and after a week."""
     if operation.action != BulkActionName.RETRY:
         return None
     followed = BulkOperationJob.primary.filter(operation=operation).count()

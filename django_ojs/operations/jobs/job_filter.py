@@ -267,7 +267,7 @@ class JobFilter:
         return found
 
     def _narrow_durations(self, found: QuerySet[Job]) -> QuerySet[Job]:
-        # Each is a condition on the rows that a scan reads: no index has it.
+        # Each is a condition on the rows that a scan reads, because no index covers it.
         spent = F("attempt") - F("returned")
         if self.attempts_from is not None:
             found = found.filter(GreaterThanOrEqual(spent, self.attempts_from))

@@ -115,7 +115,7 @@ class Search:
 
 
 class _Invalid(Exception):
-    """A word that cannot be parsed; the text says what it must be."""
+    """A word that cannot be parsed. The text of the error says what the word must be."""
 
 
 def parse(text: str, *, now: datetime | None = None) -> Search:
@@ -555,7 +555,7 @@ def _rendered(value: Scalar) -> str:
 
 
 def as_value(value: str, *, always: bool = False) -> str:
-    """Return a value as a search has it: in quotes where that is needed."""
+    """Return a value in the syntax of a search, in quotes if needed."""
     if not always and _BARE(value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

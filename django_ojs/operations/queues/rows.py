@@ -57,7 +57,7 @@ def mark_deleted(queue: Queue) -> None:
 
 
 def has_new_jobs(found: ByState) -> bool:
-    """Whether jobs of a deleted queue wait, by the counts. Then the queue exists again."""
+    """Whether jobs of a deleted queue wait, by the counts. If so, the queue exists again."""
     return any(found.get(state) for state in (*WAITING, State.PENDING))
 
 

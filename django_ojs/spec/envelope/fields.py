@@ -27,7 +27,7 @@ def _as_given(value: Any, spelling: str, envelope: Envelope) -> Any:
 
 
 def _timeout(value: Any, spelling: str, envelope: Envelope) -> int | None:
-    """Return milliseconds; None for 0, which asks for the default of the server."""
+    """Return milliseconds, or None for 0, which asks for the default of the server."""
     kind, unit = ("milliseconds", 1) if spelling.endswith("_ms") else ("seconds", 1000)
     if isinstance(value, str):
         value, unit = parse_duration(value, spelling) // timedelta(milliseconds=1), 1

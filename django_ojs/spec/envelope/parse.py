@@ -122,7 +122,7 @@ def _given(sources: list[Mapping[str, Any]], spellings: tuple[str, ...]) -> list
 
 
 def when_text(value: object, when: datetime | timedelta) -> str | None:
-    """Return what responses repeat for a time: the client's absolute text; None if relative."""
+    """Return what responses repeat for a time: the client's absolute text, or None if relative."""
     if isinstance(when, timedelta):
         return None
     return value if isinstance(value, str) else format_timestamp(when)

@@ -116,7 +116,7 @@ def check_queue(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = 
 
 
 def check_size(data: Mapping[str, Any], limits: Limits) -> None:
-    """Check that an envelope is at most `limits.envelope_bytes` of compact UTF-8 JSON.
+    """Check that an envelope is at most `Limits.envelope_bytes` of compact UTF-8 JSON.
 
     Raises PayloadTooLarge.
     """

@@ -45,7 +45,7 @@ _COUNTED: Final = [*sorted(WAITING), State.ACTIVE]
 _LOCK_WAIT_TIMEOUT: Final = 1205
 _DEFAULT: Final = "_default"
 
-#: The ceilings of a queue by jobs and by bytes (see `bounds._values`), and the bytes of a ticket.
+#: The ceilings of a queue by jobs and by bytes, and the bytes of a ticket.
 BoundRow = tuple[int | None, ...]
 #: That of a queue without a row, where the default policy has one.
 _INHERITED: Final[BoundRow] = ()

@@ -37,7 +37,7 @@ ISOLATION = {
 #: job is claimed or promoted (see `operations.maintenance.mode`).
 ALL_QUEUES = "*"
 
-#: More seconds than any database is back for: it has not been away.
+#: More seconds than any database has been back for, which means that it was not away.
 ALWAYS = 1e9
 
 
@@ -56,7 +56,7 @@ def claim_values(request: ClaimRequest) -> dict[str, Any]:
 class Dialect(Server):
     """The statements of one database."""
 
-    #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
+    #: Whether a query of an ordered subquery keeps its order, and stops when it has enough rows.
     keeps_subquery_order: ClassVar[bool]
 
     @abstractmethod
@@ -70,9 +70,9 @@ class Dialect(Server):
     ) -> Sequence[NewRow] | None:
         """Store jobs, in order; skip those whose id is taken. Return the stored ones in order.
 
-        `generated_ids`: the ids were generated, and cannot be taken. `only_if_admitted`: return
-        None and store nothing unless the queues have room without counting their jobs; None also
-        where the id of a single job is taken.
+        With `generated_ids`, the ids were generated and cannot be taken. With `only_if_admitted`,
+        return None and store nothing unless the queues have room without counting their jobs; also
+        return None if the id of a single job is taken.
         """
 
     def oldest_available(
@@ -90,15 +90,15 @@ class Dialect(Server):
         """Lock a bounded queue until the transaction ends: no other transaction adds jobs to it.
 
         Wait for the transactions that have added jobs to it; OperationalError after `timeout`
-        seconds, or on a deadlock. Return the version of the bound as it is then; None when the
+        seconds, or on a deadlock. Return the version of the bound after the wait, or None if the
         transaction sees only what was committed before it began.
         """
 
     def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         """Make new admission tickets of a queue valid, if it has room and none is left.
 
-        A ticket is the permission to add a job without counting jobs (see `storage.bounds`). Where
-        there are none, the holder of the lock counts.
+        A ticket is the permission to add a job without counting jobs. Without tickets, the
+        holder of the lock counts.
         """
 
     @abstractmethod
@@ -112,7 +112,7 @@ class Dialect(Server):
     ) -> None:
         """Take `cost` tickets for jobs added under the queue lock; make `room` more valid.
 
-        Do nothing when the bound has another version by now.
+        If the bound has another version now, this does nothing.
         """
 
     def claim(
@@ -123,16 +123,17 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]] | None:
         """Claim the best available jobs of one queue.
 
-        Return rows of `CLAIMED`, in no particular order; None where the queue has rules that are
-        not applied. `floor`: leave out what is before it; only where `snapshot_held`.
+        Return rows of `CLAIMED`, in no particular order, or None if the queue has rules that are
+        not applied. With `floor`, leave out the jobs before it; this is only used if
+        `snapshot_held`.
         """
         values = claim_values(request)
         values |= {"limit": request.limit, "max_bytes": request.max_bytes}
         values["at_least_one"] = request.at_least_one
         parts = {"isolation": ISOLATION[request.isolation], "registered": ""}
         if request.registered:
-            # Asked for each job that was found, and so for none where there is none: an idle worker
-            # must not lock a row, which is a write.
+            # The row is read once for each job that was found, so a claim without jobs does not
+            # read it: an idle worker must not lock a row, because that is a write.
             row = self.sql["registered_worker"]
             parts["registered"] = f"AND CASE WHEN total IS NOT NULL THEN EXISTS ({row}) END"
         if floor is None:
@@ -161,8 +162,8 @@ class Dialect(Server):
     def candidates(self, connection: BaseDatabaseWrapper, request: ClaimRequest) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked.
 
-        As many as are requested of those that are open to all claims, and of those that are open to
-        the claims with a rule.
+        It returns as many jobs as are requested of those open to all claims, and as many of those
+        open to claims with a rule.
         """
         values = {"queue": request.queue, "limit": request.limit}
         rows = self._candidates(connection, values, ISOLATION[request.isolation])
@@ -172,7 +173,8 @@ class Dialect(Server):
     def _candidates(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
-        return self._rows(connection, "candidates", values, isolation=isolation)
+        statement = self.sql["candidates"].format(isolation=isolation)
+        return self.claim_rows(connection, statement, values)
 
     def claim_chosen(
         self,
@@ -180,9 +182,9 @@ class Dialect(Server):
         keys: Collection[UUID],
         request: ClaimRequest,
     ) -> list[tuple[Any, ...]]:
-        """Claim these jobs of the queue, which the caller has locked; otherwise as `claim`.
+        """Claim these jobs of the queue, which the caller has locked; otherwise like `claim`.
 
-        None of a queue that has rules that are not applied.
+        If the queue has rules that are not applied, no job is claimed.
         """
         values = claim_values(request)
         values["keys"] = self.ids(keys)
@@ -200,7 +202,7 @@ class Dialect(Server):
     def oldest_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Collection[str]
     ) -> list[tuple[str, datetime | None]]:
-        """Return since when the available job of each queue that has waited longest waits."""
+        """Return since when the longest waiting available job of each queue has waited."""
         names = ", ".join(["(%s)"] * len(queues))
         rows = self._rows(connection, "oldest_by_queue", list(queues), names=names)
         return [(queue, self.time(since)) for queue, since in rows]
@@ -218,14 +220,14 @@ class Dialect(Server):
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.
 
-        None also where open transactions do not make claims slow.
+        Return None if there is none, or if open transactions do not make claims slow.
         """
         return None
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
 
-        Return the ids of those that it still held, and that no other session has locked.
+        Return the ids of the jobs that it still held, and that no other session has locked.
         """
         rows = self._rows(connection, "complete", {"worker_id": worker_id, "finished": finished})
         return {self.uuid(key) for (key,) in rows}
@@ -235,7 +237,8 @@ class Dialect(Server):
     ) -> set[tuple[UUID, int]]:
         """Lock jobs of one worker, given as a JSON array of `{id, run}`, in a transaction.
 
-        Return the ids and runs of those that it still holds, and that no other session had locked.
+        Return the ids and runs of the jobs that it still holds, and that no other session had
+        locked.
         """
         rows = self._rows(connection, "lock_claimed", {"worker_id": worker_id, "claims": claims})
         return {(self.uuid(key), run) for key, run in rows}
@@ -243,21 +246,21 @@ class Dialect(Server):
     def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
         """Store that the runs of jobs, which the caller has locked, failed.
 
-        Given as a JSON array of `{id, outcome, error, delay_us}`.
+        The jobs are a JSON array of `{id, outcome, error, delay_us}`.
         """
         self._run(connection, "add_failed_attempts", {"failed": failed})
 
     def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
         """FAIL: let jobs, which the caller has locked, wait for their next attempts.
 
-        Given as a JSON array of `{id, error, delay_us}`.
+        The jobs are a JSON array of `{id, error, delay_us}`.
         """
         self._run(connection, "retry_failed", {"failed": failed})
 
     def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
         """FAIL: end jobs, which the caller has locked, without another attempt.
 
-        Given as a JSON array of `{id, error, reason, dead_letter}`.
+        The jobs are a JSON array of `{id, error, reason, dead_letter}`.
         """
         self._run(connection, "discard_failed", {"failed": failed})
 
@@ -278,9 +281,9 @@ class Dialect(Server):
     def due_queues(
         self, connection: BaseDatabaseWrapper, after: str, limit: int
     ) -> list[tuple[str, bool]]:
-        """Return the next queues with scheduled or retryable jobs, by name, after this one.
+        """Return the queues after this one, by name, that have scheduled or retryable jobs.
 
-        With each, whether one of its jobs is due.
+        Each comes with whether one of its jobs is due.
         """
         rows = self._rows(connection, "due_queues", {"after": after, "limit": limit})
         return [(queue, bool(is_due)) for queue, is_due in rows]
@@ -319,7 +322,7 @@ class Dialect(Server):
         """Lock unique keys, given in hexadecimal, until the transaction ends.
 
         Return whether the transaction sees what was committed while it waited for them. Without
-        `wait`, return None where another transaction has locked one of them.
+        `wait`, return None if another transaction has locked one of them.
         """
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
@@ -335,7 +338,7 @@ class Dialect(Server):
         error: str | None,
         delay_ms: int | None,
     ) -> None:
-        """Store how the latest runs of these jobs ended, the error as JSON."""
+        """Store how the latest runs of these jobs ended. The error is JSON."""
         values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
         self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
 
@@ -344,8 +347,8 @@ class Dialect(Server):
     ) -> list[tuple[UUID, str, str, str]]:
         """LAPSE: make active jobs, which the caller has locked, available again.
 
-        `spends`: the run counts as an attempt, and jobs that have spent theirs are discarded. The
-        error is JSON. Return (id, queue, type, state) of each.
+        If `spends`, the run counts as an attempt, and jobs without a further attempt are discarded.
+        The error is JSON. Return (id, queue, type, state) of each.
         """
         values = {"keys": self.ids(keys), "error": error, "spends": spends}
         rows = self._rows(connection, "take_back", values)
@@ -363,7 +366,7 @@ class Dialect(Server):
     ) -> list[UUID]:
         """Return the ids of the oldest jobs of a kind that finished so long ago, locked.
 
-        Those for which the condition `unneeded` holds, in SQL. Jobs that another transaction has
+        The condition `unneeded`, in SQL, holds for each of them. Jobs that another transaction has
         locked are left out.
         """
         values: dict[str, Any] = {
@@ -382,9 +385,9 @@ class Dialect(Server):
             return int(cursor.rowcount)
 
     def api_key(self, connection: BaseDatabaseWrapper, prefix: str) -> str | None:
-        """Return the API key with this prefix as a JSON object, None if there is none.
+        """Return the API key with this prefix as a JSON object, or None if there is none.
 
-        It has the columns, and the time as `now`.
+        The object has the columns, and the current time as `now`.
         """
         found: str | None = self._rows(connection, "api_key", [prefix])[0][0]
         return found
@@ -392,8 +395,8 @@ class Dialect(Server):
     def condition(self, name: str, **numbers: float) -> str:
         """Return the SQL of a condition, to be executed as in a statement that has parameters.
 
-        These are asked often, many in one statement (see `raw_queries.which_hold`):
-        `counts_have_changes`, if `fold_counts` has anything to do.
+        Such conditions are read often, many in one statement (see `raw_queries.which_hold`). One is
+        `counts_have_changes`, which holds if `fold_counts` has anything to do.
         """
         statement = self.sql[name]
         for key, number in numbers.items():
@@ -405,24 +408,25 @@ class Dialect(Server):
     ) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
 
-        With None: its last heartbeat is too old, while those of others were stored; see `steady`.
-        With its session: that has ended on the server; a session of which this role cannot see that
-        is left out. The database is back for so many seconds: without a heartbeat since, the
-        session of a worker proves nothing.
+        A worker with None has sent no heartbeat for too long, while those of others were stored;
+        see `steady`. A worker with a session counts as dead because that session has ended on the
+        server; if this role may not see whether it has, the worker is left out. `back_for` is for
+        how many seconds the database has been back: without a heartbeat since then, a session
+        proves nothing.
         """
         found = self._rows(connection, "dead_workers", {"back_for": back_for}, **self._steady_since)
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
 
     def dead_workers_condition(self, *, back_for: float = ALWAYS) -> str:
-        """Return the SQL that says whether `dead_workers` may return any; see `condition`."""
+        """Return the SQL condition that `dead_workers` may return a worker; see `condition`."""
         found = self.condition("dead_workers", back_for=back_for).format(**self._steady_since)
         return f"EXISTS {found}"
 
     def steady(self, beat_ms: str = "0") -> str:
-        """Return the SQL that says whether heartbeats are stored without a gap until now.
+        """Return the SQL condition that heartbeats have been stored without a gap until now.
 
-        For two intervals, and for so many milliseconds, which may be an expression about the row
-        that is judged: so each other worker had the time to report.
+        The time before is two intervals, and so many milliseconds, which may be an expression about
+        the row that is judged. In this time, each other worker could report.
         """
         return self.sql["steady"].format(beat_ms=beat_ms)
 
@@ -435,8 +439,8 @@ class Dialect(Server):
     ) -> str | None:
         """Store the heartbeat of a running worker of the project that holds no jobs.
 
-        Return its directive, or None where its row is not as it was registered, with this interval
-        in milliseconds and a session of this process id.
+        Return its directive, or None if its row is not as it was registered, with this interval in
+        milliseconds and a session of this process id.
         """
         values = {"worker_id": worker_id, "interval": interval, "pid": pid}
         rows = self._rows(connection, "renew_beat", values)
@@ -445,7 +449,10 @@ class Dialect(Server):
     def take_lease(
         self, connection: BaseDatabaseWrapper, name: str, holder: str, term: float
     ) -> bool:
-        """Take or renew a lease, for so many seconds. False: another has it, or it has no row."""
+        """Take or renew a lease, for so many seconds.
+
+        Return False if another holder or no row has it.
+        """
         with connection.cursor() as cursor:
             cursor.execute(self.sql["take_lease"], {"name": name, "holder": holder, "term": term})
             return bool(cursor.rowcount)

@@ -21,11 +21,11 @@ from psycopg import errors, generators, pq
 
 from django_ojs.storage.dialects import execute_wrappers
 
-#: What `cursor()` calls. A backend that overrides one of them may do there what each statement
-#: needs, such as setting the schema of a tenant.
+#: The methods that `cursor()` calls. A backend that overrides one of them may do there what each
+#: statement needs, such as setting the schema of a tenant.
 _METHODS: Final = ("cursor", "_cursor", "_prepare_cursor", "make_cursor", "create_cursor")
-#: Where these and `execute` are. Functions of other modules are those of a backend, or of
-#: instrumentation.
+#: The modules of these methods and of `execute`. Functions of other modules belong to a backend or
+#: to instrumentation.
 _MODULES: Final = frozenset(
     (
         "django.db.backends.base.base",
@@ -36,7 +36,7 @@ _MODULES: Final = frozenset(
         "psycopg.cursor",
     )
 )
-#: Whether psycopg has all that is used here, some of which it does not document.
+#: Whether psycopg has everything that is used here, some of which it does not document.
 _HAS_ALL: Final = all(
     hasattr(owner, name)
     for owner, name in (
@@ -48,7 +48,8 @@ _HAS_ALL: Final = all(
     )
 )
 
-#: Others are of instrumentation, or send the values apart from the statement.
+#: The only class of cursors that is used here. Other classes belong to instrumentation, or send the
+#: values apart from the statement.
 _Cursor: Final[Any] = django_postgresql.Cursor
 
 _IDLE, _IN_TRANSACTION = pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS
@@ -57,7 +58,7 @@ Value = str | int
 
 
 def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> int | None:
-    """Run a statement that returns one integer, or NULL, and return that.
+    """Run a statement that returns one integer or NULL, and return this value.
 
     The statement has a `%s` for each value, and no other per cent sign.
     """
@@ -70,7 +71,7 @@ def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]
 
 
 def text(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> str | None:
-    """Run a statement that returns one text, or NULL, and return that; see `integer`."""
+    """Run a statement that returns one text or NULL, and return this value; see `integer`."""
     link = usable(connection)
     if link is None:
         return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
@@ -86,7 +87,7 @@ def _by_cursor(connection: BaseDatabaseWrapper, statement: str, values: list[Val
 
 
 def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> None:
-    """Run a statement that returns one row, which is not needed; see `integer`."""
+    """Run a statement that returns one row, and discard the row; see `integer`."""
     link = usable(connection)
     if link is None:
         with connection.cursor() as cursor:
@@ -96,9 +97,39 @@ def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) ->
         _send(link, statement, values)
 
 
+def begin(connection: BaseDatabaseWrapper, statement: bytes) -> bool:
+    """Begin a transaction, which psycopg would do before the next statement.
+
+    Return False where that is left to psycopg, or one is open.
+    """
+    link = _known(connection)
+    if (
+        link is None
+        or link.autocommit
+        or link.pgconn.transaction_status != _IDLE
+        or (link.read_only, link.deferrable) != (None, None)
+    ):
+        return False
+    with connection.wrap_database_errors:
+        (result,) = results(link, statement)
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise errors.error_from_result(result, encoding=link.info.encoding)
+    return True
+
+
 def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
-    """Return psycopg's connection, if a statement may be sent by it."""
-    # As `cursor()` begins; it also raises inside an event loop.
+    """Return psycopg's connection if it may be used to send a statement, or None."""
+    link = _known(connection)
+    if link is None:
+        return None
+    status = link.pgconn.transaction_status
+    # Otherwise psycopg would have to begin a transaction, or to reject the statement.
+    return link if status == _IN_TRANSACTION or (status == _IDLE and link.autocommit) else None
+
+
+def _known(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
+    """Return psycopg's connection, if it is as Django and psycopg make it."""
+    # `cursor()` begins in the same way, and raises inside an event loop.
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     link: Any = connection.connection
@@ -117,18 +148,14 @@ def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     ):
         return None
     connection.validate_thread_sharing()
-    server = link.pgconn
-    status = server.transaction_status
-    # Otherwise psycopg has to begin a transaction, or to reject the statement.
-    is_ready = status == _IN_TRANSACTION or (status == _IDLE and link.autocommit)
-    return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
+    return link if link.pgconn.pipeline_status == pq.PipelineStatus.OFF else None
 
 
 class _Cursors:
-    """Whether the cursors of a class of connections are those of Django, and of no other code."""
+    """Whether the cursors of a class of connections are made only by Django's own code."""
 
     def __init__(self) -> None:
-        #: The functions that were found to be Django's last.
+        #: The functions that were last found to be Django's.
         self._known: tuple[Any, ...] = ()
 
     def are_of_django(self, kind: Any) -> bool:
@@ -142,7 +169,7 @@ class _Cursors:
             _Cursor.execute,
         )
         known = self._known
-        # By identity: the wrapper of a function may be equal to it.
+        # They are compared by identity, because the wrapper of a function may be equal to it.
         if known and all(map(is_, functions, known)):
             return True
         if not all(map(_is_of_django, functions)):
@@ -188,13 +215,13 @@ def with_literals(
 def results(link: "psycopg.Connection[Any]", query: bytes) -> "list[pq.abc.PGresult]":
     """Send a query, which may be several statements, and return the result of each.
 
-    That of one that failed is the last one, and no error.
+    If a statement fails, its result is the last one, and no error is raised.
     """
     with link.lock:
         return link.wait(_execute(link.pgconn, query))
 
 
 def _execute(server: "pq.abc.PGconn", query: bytes) -> Generator[Any, Any, Any]:
-    # Inside of what `wait` drives: if it is interrupted, it cancels the query and reads the result.
+    # This runs inside `wait`, which cancels the query and reads the result if it is interrupted.
     server.send_query(query)
     return (yield from generators.execute(server))

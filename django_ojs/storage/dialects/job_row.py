@@ -16,7 +16,7 @@ from django_ojs.spec import json, json_text, retry_policy, times
 from django_ojs.spec.envelope import AlikeJobs, Envelope, StoredJob, options_of, render
 from django_ojs.spec.states import State
 
-#: JSON as Python values; `due_in` and `expires_in` in seconds from now.
+#: JSON as Python values; `due_in` and `expires_in` are in seconds from now.
 JobRow = dict[str, Any]
 
 #: The columns of a claimed job, in the order in which `storage.claims.Claimed` takes them.
@@ -47,14 +47,14 @@ CLAIMED: Final = (
     "marks",
 )
 
-#: Responses show these for jobs that have begun. A new job has none of them.
+#: The columns that responses show only for jobs that have begun; a new job has no values there.
 _LATER: Final = dict.fromkeys(
     (
         *("activated_at", "started_at", "finished_at", "worker_id", "lease_until", "progress"),
         *("result", "error", "discard_reason", "original_queue"),
     )
 )
-#: The members of the JSON object that each of several alike jobs has of its own, in their order.
+#: The members in which the JSON objects of alike jobs differ, in their order.
 _OWN: Final = {"id": '"%s"', "args": "%s", "created_at": '"%s"', "enqueued_at": '"%s"'}
 
 
@@ -138,7 +138,7 @@ class NewRow(NamedTuple):
     size_bytes: int
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns; those are left out that no enqueue sets."""
+        """Return the columns that an enqueue sets."""
         envelope = self.envelope
         options = options_of(envelope)
         if envelope.rate_limit:
@@ -182,7 +182,7 @@ class NewRow(NamedTuple):
     def render(self) -> dict[str, Any]:
         """Return the JSON object of the job, as `spec.envelope.render` does.
 
-        What the enqueue was given is not copied: who reads it must not change it.
+        The arguments of the enqueue are not copied, so a caller must not change them.
         """
         return render(cast("StoredJob", SimpleNamespace(**_LATER, **self.columns())))
 
@@ -213,7 +213,7 @@ class AlikeRows(Sequence[NewRow]):
 
     def __init__(self, jobs: AlikeJobs, created_at: datetime, other_bytes: int) -> None:
         self.jobs = jobs
-        #: The time of the first, in UTC.
+        #: The time of the first job, in UTC.
         self.first = created_at
         #: The bytes of each job without its arguments.
         self.other_bytes = other_bytes
@@ -235,7 +235,7 @@ class AlikeRows(Sequence[NewRow]):
     def texts(self) -> list[str]:
         """Return the text of the JSON object of each job, as `dumps` writes what it renders."""
         template = json_text.template(self[0].render(), _OWN)
-        # One text for the jobs of a millisecond, of which the response has no parts.
+        # Jobs of the same millisecond have the same text, because responses have no smaller unit.
         moments: dict[int, str] = {}
         texts = []
         for index, (key, args) in enumerate(zip(self.jobs.ids, self._args(), strict=True)):
@@ -249,7 +249,7 @@ class AlikeRows(Sequence[NewRow]):
     def _args(self) -> Iterator[str]:
         text: str | bytes = self.jobs.text
         if not self.jobs.text.isascii():
-            text = self.jobs.text.encode()  # The sizes are those of bytes.
+            text = self.jobs.text.encode()  # The sizes are in bytes.
         start = 1
         for size in self.jobs.sizes:
             part = text[start : start + size]

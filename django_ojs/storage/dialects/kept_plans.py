@@ -1,14 +1,14 @@
 """Statements of a worker whose plan its session keeps: the claim and the completion of jobs.
 
-To plan the claim of one job takes the server as long as to execute it, and an idle worker claims
+To plan the claim of one job takes the server longer than to execute it, and an idle worker claims
 twice a second. So a worker prepares the statement in its session. The plan is made for any values,
 which the statement must allow for, and by indexes: for a table that was empty, or has some thousand
 rows, the planner reads the whole table, which may have grown since. For whatever else changes, it
 is made again after some seconds.
 
 Only the session that a connection always has can keep a plan. Behind a pooler each statement may
-come to another one; there, in a transaction, and where something wants to see the statement (see
-`direct_statements`), it is planned each time.
+come to another one; there, in a transaction of others, and where something wants to see the
+statement (see `direct_statements`), it is planned each time.
 """
 
 import re
@@ -27,16 +27,21 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from django_ojs.storage.dialects import direct_statements
 
-#: Seconds after which a plan is made again. Making plans then takes a thousandth of a core.
+#: Seconds after which a plan is made again. At this interval, planning takes a thousandth of a
+#: core.
 LONGEST: Final = 5.0
-#: Seconds from which on a statement is slow: its plan may be that of a smaller table.
+#: A statement of so many seconds is slow: its plan may have been made for a smaller table.
 SLOW: Final = 0.02
 
 _TYPES: Final = {str: "text", bool: "boolean", int: "bigint"}
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
-#: Nothing was executed: the session does not have the statement, or has it for other columns, or
-#: the server has no such setting.
+#: With these errors nothing was executed: the session does not have the statement, or has it for
+#: other columns, or the server has no such setting.
 _NOT_KEPT: Final = frozenset(("26000", "0A000", "42704"))
+
+#: Restores the settings for the next statements of a transaction.
+_UNSET: Final = b"; SET LOCAL enable_seqscan = on; SET LOCAL plan_cache_mode = auto"
+_IDLE, _IN_TRANSACTION = pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS
 
 
 class _Session:
@@ -44,7 +49,7 @@ class _Session:
 
     def __init__(self, link: "psycopg.Connection[Any]") -> None:
         context = link.cursor()
-        # The driver reads the times, in C. Django's loader for them is Python.
+        # psycopg reads the times in C, whereas Django's loader for them is written in Python.
         context.adapters.register_loader("timestamptz", TimestamptzLoader)
         self.read = Transformer(context)
         self.planned_at: dict[str, float] = {}
@@ -58,15 +63,23 @@ _sessions: "Final[WeakKeyDictionary[psycopg.Connection[Any], _Session]]" = WeakK
 
 
 def rows(
-    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, direct_statements.Value]
+    connection: BaseDatabaseWrapper,
+    statement: str,
+    values: Mapping[str, Any],
+    *,
+    is_in_transaction: bool = False,
 ) -> list[tuple[Any, ...]] | None:
-    """Run a statement and return its rows; None if no session can keep its plan: nothing was run.
+    """Run a statement and return its rows, or None without running it if no plan can be kept.
 
-    The statement has a `%(name)s` for values, and no other per cent sign. Its rows are read as
+    The statement has a `%(name)s` for values, and casts those that are lists. Its rows are read as
     Django reads them, except for the times, which have the offset of the session.
+
+    With `is_in_transaction`, it runs in a transaction that is repeated as a whole after an error,
+    such as that of a session that has lost the plan.
     """
+    expected = _IN_TRANSACTION if is_in_transaction else _IDLE
     link = direct_statements.usable(connection)
-    if link is None or link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+    if link is None or link.pgconn.transaction_status != expected:
         return None
     with connection.wrap_database_errors:
         session = _sessions.get(link)
@@ -74,27 +87,28 @@ def rows(
             session = _sessions[link] = _Session(link)
         if not session.can_keep:
             return None
-        name, prepare, execute = _prepared(
-            statement, tuple(values), tuple(map(type, values.values()))
-        )
+        given = [_array(each) if isinstance(each, list) else each for each in values.values()]
+        name, prepare, execute = _prepared(statement, tuple(values), tuple(map(type, given)))
         planned_at = session.planned_at.get(name)
         now = time.monotonic()
         if planned_at is None or now - planned_at >= LONGEST:
             again = b"" if planned_at is None else b"DEALLOCATE %s; " % name.encode()
-            if (
-                direct_statements.results(link, again + prepare)[-1].status
-                != pq.ExecStatus.COMMAND_OK
-            ):
+            prepared = direct_statements.results(link, again + prepare)[-1]
+            if prepared.status != pq.ExecStatus.COMMAND_OK:
                 session.can_keep = False
+                if is_in_transaction:
+                    raise errors.error_from_result(prepared, encoding=link.info.encoding)
                 return None
             session.planned_at[name] = now
-        query = direct_statements.with_literals(link, execute, values.values())
-        result = direct_statements.results(link, query)[-1]
+        query = direct_statements.with_literals(link, execute, given)
+        found = direct_statements.results(link, query + _UNSET if is_in_transaction else query)
+        result = next(each for each in found if each.status != pq.ExecStatus.COMMAND_OK)
         if result.status != pq.ExecStatus.TUPLES_OK:
             state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
             if state.decode() in _NOT_KEPT:
                 session.can_keep = False
-                return None
+                if not is_in_transaction:
+                    return None
             raise errors.error_from_result(result, encoding=link.info.encoding)
         if time.monotonic() - now >= SLOW:
             session.planned_at[name] = float("-inf")
@@ -108,14 +122,20 @@ def _prepared(
 ) -> tuple[str, bytes, str]:
     """Return the name of a prepared statement, and the texts that prepare and execute it."""
     numbers = {name: f"${number}" for number, name in enumerate(names, start=1)}
-    text = _PLACEHOLDER.sub(lambda found: numbers[found[1]], statement)
+    text = _PLACEHOLDER.sub(lambda found: numbers[found[1]], statement).replace("%%", "%")
     parameters = ", ".join(_TYPES[each] for each in types)
     name = f"ojs_{blake2b(f'{parameters} {text}'.encode(), digest_size=8).hexdigest()}"
     prepare = f"PREPARE {name} ({parameters}) AS {text}"
-    # Both until the end of this message. Without the second, the server compares the plan with one
-    # for these values, which it makes to compare.
+    # Both settings end with the transaction, which is this message unless one is open. Without the
+    # second, the server compares the plan with one for these values, which it makes to compare.
     execute = (
         "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; "
         f"EXECUTE {name} ({', '.join(['%s'] * len(names))})"
     )
     return name, prepare.encode(), execute
+
+
+def _array(values: list[Any]) -> str:
+    """Return an array of texts or integers as a text that the server reads as one."""
+    escaped = [str(each).replace("\\", "\\\\").replace('"', '\\"') for each in values]
+    return "{" + ",".join([f'"{each}"' for each in escaped]) + "}"

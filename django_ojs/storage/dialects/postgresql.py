@@ -23,6 +23,7 @@ from django_ojs.storage.dialects.server import (
     QueryLimit,
     Session,
     TableUse,
+    is_repeated,
 )
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
@@ -70,6 +71,9 @@ _UP_TO_LIMIT = {
     "most": "1000",
     "end": ") AS first_ones LIMIT %(limit)s",
 }
+
+#: With the isolation level of `read_committed`: one round trip instead of two.
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 
 _READ_ONLY = "25006"
 #: The server has ended the session, because its transaction waited or took too long.
@@ -128,10 +132,16 @@ def _kept_claim(statement: str, **parts: str) -> str:
 
 
 def _kept(
-    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
+    connection: BaseDatabaseWrapper,
+    statement: str,
+    values: Mapping[str, Any],
+    *,
+    is_in_transaction: bool = False,
 ) -> list[tuple[Any, ...]] | None:
     """Run a statement whose plan the session keeps; see `kept_plans.rows`."""
-    found: list[tuple[Any, ...]] | None = _kept_plans().rows(connection, statement, values)
+    found: list[tuple[Any, ...]] | None = _kept_plans().rows(
+        connection, statement, values, is_in_transaction=is_in_transaction
+    )
     return found
 
 
@@ -241,7 +251,7 @@ class PostgreSQL(Inserts):
         return bool(self._rows(connection, "try_lock_subject", [subject])[0][0])
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:
-        if not connection.savepoint_ids:
+        if not connection.savepoint_ids and not _direct().begin(connection, _BEGIN):
             self._run(connection, "set_read_committed")
 
     def end_if_idle(self, connection: BaseDatabaseWrapper, milliseconds: int) -> None:
@@ -323,10 +333,19 @@ class PostgreSQL(Inserts):
         if name == "claim":
             # A worker claims again and again.
             if parts["registered"]:
-                kept = _kept(connection, _kept_claim(statement, **parts), values)
+                kept = _kept(
+                    connection,
+                    _kept_claim(statement, **parts),
+                    values,
+                    is_in_transaction=is_repeated.get(),
+                )
                 if kept is not None:
                     return kept
             parts |= _EXACTLY_LIMIT
+        elif is_repeated.get():
+            kept = _kept(connection, statement.format(**parts), values, is_in_transaction=True)
+            if kept is not None:
+                return kept
         with connection.cursor() as cursor:
             # The driver reads the times, in C. Django's loader for them is Python: with it, they
             # took a sixth of what a worker computes for a short job.
@@ -334,6 +353,15 @@ class PostgreSQL(Inserts):
             cursor.execute(statement.format(**parts) if parts else statement, values)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
+
+    def claim_rows(
+        self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
+    ) -> list[Any]:
+        if is_repeated.get():
+            kept = _kept(connection, statement, values, is_in_transaction=True)
+            if kept is not None:
+                return kept
+        return super().claim_rows(connection, statement, values)
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         values = {"worker_id": worker_id, "finished": finished}

@@ -46,7 +46,7 @@ _SQL: Final = {
 }
 _WHERE_ADMITTED: Final = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN: Final = "ON CONFLICT (id) DO NOTHING"
-#: By whether the ids were generated, and whether the queues are asked for room.
+#: The statements by whether the ids were generated, and whether the queues have to have room.
 _INSERT_JOBS: Final = {
     (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
         where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
@@ -55,8 +55,9 @@ _INSERT_JOBS: Final = {
     for generated_ids in (True, False)
     for only_if_admitted in (True, False)
 }
-#: The other arguments of both procedures, in order, and the defaults as SQL. They are written out:
-#: PostgreSQL parses the defaults of a procedure again for each call, which takes it longer.
+#: The other arguments of both procedures, in order, and their defaults as SQL. The call contains
+#: them, because PostgreSQL would parse the defaults of a procedure for each call, which takes
+#: longer.
 _DEFAULTS: Final = {
     "priority": "0",
     "meta": "'{}'",
@@ -67,8 +68,8 @@ _DEFAULTS: Final = {
     "new": "true",
     "alone": "NULL",
 }
-#: Characters of the arguments of alike jobs that one call takes. A `jsonb` has fewer bytes than
-#: 256 MiB, and takes more of them than the text.
+#: The most characters of the arguments of alike jobs in one call. A `jsonb` has to be smaller than
+#: 256 MiB, and takes more bytes than the text.
 _MOST: Final = 2**24
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -106,7 +107,7 @@ class Inserts(Dialect):
 
 
 def _is_plain(envelope: Envelope) -> bool:
-    """Say whether a job is available at once, and has no key or mark."""
+    """Return whether a job is available at once, and has no key and no mark."""
     return (
         envelope.scheduled_at is None
         and envelope.expires_at is None
@@ -140,7 +141,7 @@ def _insert_one(
     ]
     microseconds = _direct().integer(connection, _call("push_job", *more), values)
     if microseconds is None:
-        # Not admitted, or an id that is taken; the procedure does not say which.
+        # The job was not admitted, or its id is taken; the procedure does not tell which.
         return [] if alone is None else None
     at = _EPOCH + timedelta(microseconds=microseconds)
     return [NewRow(job, State.AVAILABLE, at, at, None, None, size)]
@@ -172,7 +173,7 @@ def _insert_alike(
 def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
     """Return the other arguments of both procedures, and the text of all but `args`, for its size.
 
-    Those that are the default are left out. They are in the order of `_DEFAULTS`.
+    Arguments with the default value are left out. The others are in the order of `_DEFAULTS`.
     """
     more: dict[str, Any] = {}
     meta = options = "{}"
@@ -193,7 +194,7 @@ def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
 
 @cache
 def _call(name: str, *given: str) -> str:
-    """Return the call of a procedure; `given` are the arguments that are not the default."""
+    """Return the call of a procedure; `given` are the arguments without the default value."""
     others = [
         "%s" if argument in given else default
         for argument, default in _DEFAULTS.items()
@@ -205,28 +206,29 @@ def _call(name: str, *given: str) -> str:
 
 @cache
 def _direct() -> ModuleType:
-    # A site on SQLite has no psycopg.
+    # A site on SQLite does not have psycopg.
     from django_ojs.storage.dialects import direct_statements
 
     return direct_statements
 
 
 def _array(values: Sequence[str]) -> str:
-    """Return an array of ids or numbers as PostgreSQL reads it; the driver takes longer."""
+    """Return an array of ids or numbers in PostgreSQL's syntax; the driver would take longer."""
     return f"{{{','.join(values)}}}"
 
 
 def _admission_arguments(envelopes: Sequence[Envelope], text: str) -> list[list[Any]]:
     """Return queues, jobs and bytes for `ojs_admit_all`."""
-    # The bytes of the whole batch for each queue: more than its jobs have, but known without
-    # rendering them twice. A pending job does not count for its queue yet.
+    # For each queue, the bytes of the whole batch are given. These are more than its jobs have, but
+    # are known without rendering the jobs twice. A pending job does not yet count for its queue.
     size = len(text) if text.isascii() else len(text.encode())
     jobs = Counter(envelope.queue for envelope in envelopes if not envelope.pending)
     return [list(jobs), list(jobs.values()), [size] * len(jobs)]
 
 
 def _found(key: UUID, state: str, created: int, queued: int | None, *others: Any) -> Found:
-    # Parsing a thousand timestamps takes as long as storing the jobs; integers are parsed in C.
+    # Integers are parsed in C, whereas parsing a thousand timestamps takes as long as storing the
+    # jobs.
     created_at = queued_at = _EPOCH + timedelta(microseconds=created)
     if queued is None:
         return key, state, created_at, None, *others

@@ -11,14 +11,14 @@ from django_ojs.spec.isolation import Isolation
 Difference = tuple[str, str, int, int, int, int]
 
 
-#: No limit of bytes, as the databases' largest integer.
+#: The largest integer of the databases, which stands for no limit of bytes.
 ANY_SIZE: Final = 2**63 - 1
 
-#: All rules of claims, by their bits.
+#: The bits of all rules of claims.
 ALL_RULES: Final = -1
 
-#: The shortest lease of a worker of the project, whatever the job says: it extends its leases by
-#: statements, of which each may take a second on a busy machine.
+#: The shortest lease of a worker of the project, whatever the job says. It extends its leases by
+#: statements, each of which may take a second on a busy machine.
 SHORTEST_LEASE_MS: Final = 2000
 
 
@@ -39,22 +39,22 @@ class ClaimRequest:
     """Which jobs a claim takes of a queue, and for whom."""
 
     queue: str
-    #: At most this many of them.
+    #: At most this many jobs are claimed.
     limit: int
     worker_id: str | None
     lease_ms: int
     #: A job's own visibility timeout takes precedence over `lease_ms`.
     own_lease: bool = True
     isolation: Isolation = Isolation.ANY
-    #: Their sizes add up to so many bytes at most.
+    #: The most bytes that the jobs may have together.
     max_bytes: int = ANY_SIZE
-    #: The best job may be larger than that.
+    #: Whether the best job may be larger than that.
     at_least_one: bool = True
-    #: Only while the worker has its row, which cannot be removed before the claim is committed. A
-    #: lease is no shorter than two seconds then.
+    #: Whether jobs are claimed only while the worker has its row, which cannot be removed before
+    #: the claim is committed. Leases then last at least two seconds.
     registered: bool = False
-    #: The rules of the queue that the caller applies, by their bits. From a queue that has others,
-    #: none is claimed.
+    #: The rules of the queue that the caller applies, by their bits. If the queue has others, no
+    #: job is claimed.
     applied: int = 0
 
     @property
@@ -79,13 +79,13 @@ class Floor:
 class Candidate:
     """An available job of a queue that has rules.
 
-    Jobs that a rule counts together have a key, which it locks: `is_locked` says whether this claim
-    has the lock. `policy` is the JSON by which that rule decides.
+    Jobs that a rule counts together have a key, which it locks. `policy` is the JSON by which that
+    rule decides.
     """
 
     id: UUID
     size: int
-    #: For which claims it is open (see `spec.hold`).
+    #: The claims to which it is open (see `spec.hold`).
     hold: int
     key: str | None = None
     policy: str | None = None

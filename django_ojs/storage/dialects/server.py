@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -77,6 +78,10 @@ class LockHolder:
         )
 
 
+#: In the transaction of a claim that this session makes again and again, as that of a worker does.
+is_repeated: Final[ContextVar[bool]] = ContextVar("ojs_claim_is_repeated", default=False)
+
+
 class Server(ABC):
     """What every statement needs of one database, and what only that database can say."""
 
@@ -104,6 +109,18 @@ class Server(ABC):
         statement = self.sql[name]
         with connection.cursor() as cursor:
             cursor.execute(statement.format(**parts) if parts else statement, values)
+            rows: list[Any] = cursor.fetchall()
+            return rows
+
+    def claim_rows(
+        self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
+    ) -> list[Any]:
+        """Execute a statement of a claim with rules, and return its rows.
+
+        The session of a worker may keep its plan: see `is_repeated`.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(statement, values)
             rows: list[Any] = cursor.fetchall()
             return rows
 

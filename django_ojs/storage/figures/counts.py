@@ -57,10 +57,10 @@ def vacuum() -> None:
 
 
 def differences() -> list[Difference]:
-    """Compare with the jobs: (queue, state, counted, actual) where they differ, and the same for
-    their bytes.
+    """Compare the counts with the jobs, and return where they differ.
 
-    One statement, so that both sides are of the same snapshot. It reads every job.
+    A difference has the queue, the state, the counted and the actual number, and the same for their
+    bytes. One statement reads every job, so that both sides are of the same snapshot.
     """
     return database.dialect().count_differences(database.connection())
 

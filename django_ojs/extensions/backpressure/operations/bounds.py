@@ -78,7 +78,8 @@ def _may_be_bounded(queues: set[str]) -> bool:
     if configs is None:
         return False
     if not configs.warned.isdisjoint(queues):
-        # Above their threshold when it was last read; tickets do not show that they are not now.
+        # A queue was above its threshold when this was last read, and tickets do not show whether
+        # it still is.
         pressure_monitor.watch.request()
     return any(bounds.is_bounded(configs.of(queue).backpressure) for queue in queues)
 
@@ -92,8 +93,8 @@ def admitted_again(readmission: Readmission, change: Callable[[], T]) -> T:
     for job in readmission.waiting():
         by_queue.setdefault(readmission.queue or job.queue, []).append(job)
     added = {queue: _load_of(jobs) for queue, jobs in by_queue.items()}
-    # A savepoint: the transaction stays usable where a lock is not released in time, or another
-    # hook rejects the jobs.
+    # The savepoint keeps the transaction usable if a lock is not released in time, or another hook
+    # rejects the jobs.
     with database.atomic():
         locks = _lock_queues(added, is_tried_again=readmission.is_tried_again)
         changed = change()
@@ -133,7 +134,7 @@ class _QueueLock:
     def finish(self, *, alone: bool = False) -> None:
         """Issue tickets for the room that is left, and let a crossing be published.
 
-        `alone`: the enqueue is a transaction of its own.
+        `alone` says that the enqueue is a transaction of its own.
         """
         bounds.issue_tickets(self.queue, self.version, self.bound, self.before, self.after)
         is_above = self.after.is_above(self.bound)
@@ -144,7 +145,7 @@ class _QueueLock:
             # long.
             database.after_commit(self._cross)
         else:
-            # The transaction may add thousands; none of them is the crossing.
+            # The transaction may add thousands of jobs, none of which reached the threshold.
             pressure_monitor.watch.request()
 
     def _cross(self) -> None:
@@ -152,13 +153,14 @@ class _QueueLock:
 
 
 def _lock_queues(added: dict[str, Load], *, is_tried_again: bool = False) -> list[_QueueLock]:
-    # In order of the names, so that two transactions that lock several queues do not deadlock.
+    # Queues are locked in the order of their names, so that two transactions that lock several do
+    # not deadlock.
     locks = (_lock_queue(queue, added[queue], is_tried_again) for queue in sorted(added))
     return [lock for lock in locks if lock is not None]
 
 
 def _lock_queue(queue: str, added: Load, is_tried_again: bool) -> _QueueLock | None:
-    """Lock a queue and make room in it; None where it has no bound. Raises QueueFull."""
+    """Lock a queue and make room in it, or return None if it has no bound. Raises QueueFull."""
     bound = config_of(queue).backpressure
     # The default policy has a bound, and the queue has no row yet.
     is_new = bounds.is_inherited(queue)
@@ -174,7 +176,7 @@ def _lock_queue(queue: str, added: Load, is_tried_again: bool) -> _QueueLock | N
         if bounds.is_bounded(bound):
             raise _full(queue, bound, None, added)
         return None
-    # It may have changed while this transaction waited for the lock.
+    # The bound may have changed while this transaction waited for the lock.
     config, warned = config_and_warned(queue)
     bound = config.backpressure
     if is_new:

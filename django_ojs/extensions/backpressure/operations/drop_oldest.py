@@ -15,7 +15,8 @@ from django_ojs.storage import transitions
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:
     """Discard the oldest available jobs until the added ones fit; return the remaining load.
 
-    The caller holds the queue lock. Return None, and discard nothing, where all are not enough.
+    The caller holds the queue lock. Return None, and discard nothing, if discarding all of them is
+    not enough.
     """
     dropped, left = _to_drop(queue, bound, before, added)
     if not left.with_(added.jobs, added.size).fits(bound):
@@ -38,7 +39,7 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
 
 def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
     limit = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
-    # What one call adds does not replace its own jobs.
+    # A call must not replace jobs that it has added itself.
     own = own_jobs(queue)
     while True:
         dropped: list[Job] = []
@@ -54,5 +55,5 @@ def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tupl
             left = left.with_(-1, -(job.size_bytes or 0))
         if left.with_(added.jobs, added.size).fits(bound) or len(found) < read:
             return dropped, left
-        # Bounded by bytes: the number of jobs follows from their sizes.
+        # The bound in bytes decides, so the number of jobs follows from their sizes.
         limit *= 4

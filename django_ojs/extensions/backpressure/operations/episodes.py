@@ -19,9 +19,9 @@ from django_ojs.models import Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.times import elapsed
 
-#: The pressure must be below this part of the warning threshold ...
+#: An episode ends when the pressure has been below this part of the warning threshold for a while.
 EASED: Final = 0.9
-#: ... for this time.
+#: How long the pressure must have been that low.
 ENDS_AFTER: Final = timedelta(minutes=1)
 
 _COLUMNS: Final = ("near_full_at", "full_at", "eased_at")
@@ -85,7 +85,7 @@ def _advance(queue: str, pressure: float, threshold: float, full: bool) -> None:
     if row is None:
         if not full and pressure < threshold:
             return
-        # It is configured in the settings, or inherits its bound.
+        # The queue has no row yet: it is configured in the settings, or inherits its bound.
         Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
         row = rows.annotate(now=Now()).values("now", *_COLUMNS).get()
     now = row.pop("now")

@@ -65,7 +65,7 @@ class SkippedRun:
 
 @dataclass(slots=True)
 class Firing:
-    """An occurrence, and what becomes of it.
+    """An occurrence, and what is done with it.
 
     Without a result, nothing was stored: another transaction holds the unique key of its job, or
     the lock of its queue.

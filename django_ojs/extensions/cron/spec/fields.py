@@ -62,7 +62,7 @@ class CronField:
         else:
             first, dash, last = body.partition("-")
             low = self.value(first)
-            # As in Quartz: 5/15 begins at 5 and goes on to the end of the field.
+            # As in Quartz: 5/15 begins at 5 and continues to the end of the field.
             high = self._last_value(last, low) if dash else self.high if slash else low
         if low > high:
             raise self.error(

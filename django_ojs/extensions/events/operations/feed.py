@@ -22,8 +22,8 @@ logger = logging.getLogger("django_ojs")
 WITHOUT_NOTIFICATION: Final = 1.0
 #: The same where there are no notifications.
 POLL: Final = 0.25
-#: Seconds between two queries while events arrive. Notifications in quick succession are one, so
-#: the query after the last one finds the rest.
+#: Seconds between two queries while events arrive. Notifications in quick succession are merged
+#: into one, so the query after the last one finds the rest.
 BURST: Final = 0.05
 
 
@@ -35,12 +35,13 @@ class Feed:
     """
 
     def __init__(self) -> None:
-        # A stream that is garbage leaves, and its finalizer runs in any thread at any time.
+        # The lock is reentrant, because the finalizer of a stream, which leaves, runs in any thread
+        # at any time.
         self._lock = threading.RLock()
         self._readers = 0
         self._waiting: set[Future[None]] = set()
         self._paused: set[Future[None]] = set()
-        #: The server stops: readers say so, and end.
+        #: Whether the server stops. Readers then tell their clients, and end.
         self.is_stopping = False
         self._latest = 0
         self._watch: _Watch | None = None
@@ -55,7 +56,7 @@ class Feed:
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="ojs-event-reader")
 
     def leave(self) -> None:
-        """Count a reader no longer. The last one ends the threads."""
+        """Stop counting a reader. The last one ends the threads."""
         with self._lock:
             self._readers -= 1
             if self._readers:
@@ -98,9 +99,9 @@ class Feed:
         return future
 
     def stop(self) -> None:
-        """Let all readers end, because the server stops. Not to be called by a signal handler.
+        """Let all readers end, because the server stops.
 
-        A handler interrupts a thread which may hold the lock.
+        A signal handler must not call this, because it interrupts a thread that may hold the lock.
         """
         with self._lock:
             self.is_stopping = True
@@ -123,7 +124,8 @@ class Feed:
 
 def _wake(waiting: Iterable["Future[None]"]) -> None:
     for future in waiting:
-        # False for one that its reader has cancelled, because it waits no longer.
+        # This is False for a future that its reader has cancelled, because the reader no longer
+        # waits.
         if future.set_running_or_notify_cancel():
             future.set_result(None)
 
@@ -182,7 +184,7 @@ class _Watch:
 
     def _wait_for_notification(self, selector: selectors.BaseSelector) -> None:
         end = time.monotonic() + WITHOUT_NOTIFICATION
-        # In short waits, so that the thread ends soon after the last reader has left.
+        # The waits are short, so that the thread ends soon after the last reader has left.
         while not self._stop.is_set() and time.monotonic() < end:
             if selector.select(POLL):
                 database.dialect().notifications(database.connection())

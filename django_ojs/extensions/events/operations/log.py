@@ -23,8 +23,8 @@ from django_ojs.storage.database import BATCH
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
-#: Events that one request reads to find those of a filter: a search for a rare type among millions
-#: must not take long. The cursor advances in any case.
+#: The most events that one request reads to find those of a filter, because a search for a rare
+#: type among millions must not take long. The cursor advances in any case.
 LOOKED_AT_ONCE = 20_000
 
 #: The clock of the process that creates an event differs from the database's by less than this.
@@ -150,7 +150,7 @@ def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
 
 
 def resume_from_unknown(event_id: str) -> Resumed:
-    """Return that a reader goes on now, whose last event is not kept any more.
+    """Return that a reader goes on from now, because its last event is no longer kept.
 
     The id of an event contains its time.
     """
@@ -217,8 +217,9 @@ def _selecting(
 def of_sources(patterns: Collection[str]) -> Q:
     """Return the condition that the source of an event is among these (ojs-events §6.1).
 
-    One that ends in `*` stands for all that begin so. The source is derived from the data, so the
-    part of it that is the id of a worker is matched whole. Raises InvalidRequest for another `*`.
+    A pattern that ends in `*` stands for all sources that begin with the rest of it. The source is
+    derived from the data, so the part of it that is the id of a worker is matched whole. Raises
+    InvalidRequest for another `*`.
     """
     service = settings().service_name
     workers = f"ojs://{service}/workers/"

@@ -252,7 +252,7 @@ class ParentResults:
             } - self._steps.keys()
 
     def of(self, step: WorkflowStep) -> list[JSON]:
-        """Return the results of its parents, in order; None for one without a result.
+        """Return the results of its parents, in order, with None for one without a result.
 
         Those over MAX_INLINE_BYTES are references, and so are those after the results of a step
         have reached the size of the largest envelope.

@@ -59,7 +59,7 @@ class GraphStep:
 
     #: It is unique in the graph. The join of a nested workflow has the path of that workflow.
     key: str
-    #: The envelope to push (type, args, meta, options); None for a join.
+    #: The envelope to push (type, args, meta, options), or None for a join.
     job: Mapping[str, Any] | None
     depends_on: tuple[str, ...] = ()
     condition: Condition = Condition.ALL_SUCCEEDED

@@ -9,16 +9,16 @@ SELECT id, priority, enqueued_at, size, limit_key, policy,
        CASE WHEN limit_key IS NOT NULL
             THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
 FROM (
-    SELECT * FROM (
+    SELECT * FROM (SELECT * FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, NULL AS limit_key,
                NULL AS policy
         FROM ojs_job
         WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
-        ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-    ) AS unlimited
+        ORDER BY priority DESC, enqueued_at, id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) AS first_ones LIMIT %(limit)s) AS unlimited
     UNION ALL
-    SELECT * FROM (
+    SELECT * FROM (SELECT * FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size,
                options ->> 'limit_key' AS limit_key, (options -> 'rate_limit')::text AS policy
         FROM ojs_job
@@ -26,8 +26,8 @@ FROM (
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
           AND options ->> 'limit_key' <> ALL(%(busy)s::text[])
           AND current_setting('transaction_isolation') LIKE 'read %%'
-        ORDER BY priority DESC, enqueued_at, id LIMIT %(limited)s FOR UPDATE SKIP LOCKED
-    ) AS limited
+        ORDER BY priority DESC, enqueued_at, id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) AS first_ones LIMIT %(limited)s) AS limited
 ) AS best
 WHERE NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                             AND paused_at IS NOT NULL)

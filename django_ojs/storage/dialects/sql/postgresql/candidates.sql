@@ -2,19 +2,19 @@
 -- that are open to the claims with a rule.
 SELECT id, priority, enqueued_at, size, hold
 FROM (
-    SELECT * FROM (
+    SELECT * FROM (SELECT * FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, hold FROM ojs_job
         WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
-        ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-    ) AS free
+        ORDER BY priority DESC, enqueued_at, id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) AS first_ones LIMIT %(limit)s) AS free
     UNION ALL
-    SELECT * FROM (
+    SELECT * FROM (SELECT * FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, hold FROM ojs_job
         WHERE queue = %(queue)s AND state {before_fetch} AND hold > 0 AND hold < 64 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
-        ORDER BY hold, priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-    ) AS ruled
+        ORDER BY hold, priority DESC, enqueued_at, id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) AS first_ones LIMIT %(limit)s) AS ruled
 ) AS best
 WHERE NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                             AND paused_at IS NOT NULL)
