@@ -1,4 +1,4 @@
-"""The overview: what is wrong first, then throughput, queues and failing types."""
+"""The overview: a verdict and what is wrong, then the queues, and what extensions add."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,19 +18,17 @@ from django_ojs.admin.panels import columns_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.extensions.incidents import storage
 from django_ojs.extensions.statistics import rollup_queries, rollups
-from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
-from django_ojs.extensions.statistics.history import history
 from django_ojs.finding import Finding
 from django_ojs.models import Overview, Queue
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import current_findings
+from django_ojs.reports import current_findings, latest_runs
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
 
-#: Queues and failing types of the overview; the list of queues has all of them.
+#: Queues of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
 #: Incidents that are shown, and others behind a line: those of the same kind, and of other kinds.
 _MAX_INCIDENTS: Final = 5
@@ -112,7 +110,10 @@ class OverviewAdmin(OperatorModelAdmin):
             is_complete = known is not None and not query.unread
             before = known or {}
             over = storage.ended(before, found.findings, now=now, are_complete=is_complete)
-            context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
+            context = _context(query, found) | {
+                "over": _over(query, over[:_MAX_OVER]),
+                "panels": self.panels(request, query, Overview(pk="1")),
+            }
         storage.write(before, found.findings, now=now, are_complete=is_complete)
         causes = found.causes
         navigation.remember_findings(causes, are_complete=is_complete)
@@ -183,9 +184,8 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     named = {each.queue for each in found.causes if each.queue}
     rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]
     columns, cells = columns_of(Queue, query, {row.name: row for row in rows})
-    points = query(gettext_noop("history"), lambda: history("1m"))
-    since = points[0].timestamp if points else timezone.now()
-    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
+    busy = [row.name for row in shown if row.status.counts.get(State.ACTIVE)]
+    holders = query(gettext_noop("running jobs"), lambda: latest_runs.holders(busy)) if busy else {}
     return {
         "verdict": found.verdict,
         "known": jobs is not None,
@@ -194,15 +194,19 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
-        "rows": [(row, row.oldest) for row in shown],
+        "rows": [
+            (
+                row,
+                workers.slots_of[row.name] if workers else None,
+                (holders or {}).get(row.name),
+                cells[row.name],
+            )
+            for row in shown
+        ],
         "columns": columns,
         "cells": cells,
         "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
-        "failing": query(
-            gettext_noop("failing types"), lambda: rollup_queries.failing(limit=MAX_ROWS)
-        ),
         "unread": query.unread,
-        **history_charts(points, happened=deployed),
     }

@@ -162,6 +162,8 @@ class Listeners:
     """
 
     by_queue: Counter[str] = field(default_factory=Counter)
+    #: The slots of the running workers of each queue, which other queues may have in common.
+    slots_of: Counter[str] = field(default_factory=Counter)
     total: int = 0
     stale: int = 0
     running: int = 0
@@ -187,7 +189,9 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
         if each.condition == "running":
             result.running += 1
             named = {*each.queues, *(names if ALL in each.queues else ())}
-            result.by_queue.update(name for name in named if workers_known.takes(each.worker, name))
+            taken = [name for name in named if workers_known.takes(each.worker, name)]
+            result.by_queue.update(taken)
+            result.slots_of.update(dict.fromkeys(taken, each.worker.concurrency or 0))
     waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
     if without := waiting - result.by_queue.keys():
         result.by_queue.update(without & _claimed_without_worker())

@@ -28,8 +28,6 @@ DOORS = tuple(
 LEFT = frozenset(
     {
         "admin.overview imports extensions.incidents.storage",
-        "admin.overview imports extensions.statistics.admin_queue_figures",
-        "admin.overview imports extensions.statistics.history",
         "admin.overview imports extensions.statistics.rollup_queries",
         "admin.overview imports extensions.statistics.rollups",
         "admin.queues imports extensions.statistics.admin_queue_figures",
@@ -50,12 +48,11 @@ LEFT_STRINGS: frozenset[str] = frozenset()
 OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
-    "statistics": ("chart", "job_type", "sparkline"),
+    "statistics": ("chart", "job_type", "overview_charts", "overview_types", "sparkline"),
 }
 LEFT_TEMPLATES = frozenset(
     {
         "admin/django_ojs/object_history.html includes audit_changes of audit",
-        "overview includes chart of statistics",
         "queue includes chart of statistics",
     }
 )

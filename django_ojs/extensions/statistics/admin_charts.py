@@ -6,6 +6,7 @@ that no page needs an inline style.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -169,19 +170,35 @@ def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
     return (render(top), render(top / 2), "0")
 
 
-def sparkline(title: str, values: Sequence[float]) -> Chart:
-    """Return a line without axes, as high as a line of text; its title has the sum and maximum."""
-    width, height, top = 90, 24, max((*values, 0))
+def sparkline(
+    title: str,
+    values: Sequence[float],
+    *,
+    beside: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> Chart:
+    """Return a line without axes, as high as a line of text; its title has the sum and maximum.
+
+    `beside`: lines of other values, by their kind.
+    """
+    width, height = 90, 24
+    top = max((*values, *chain.from_iterable(beside.values()), 0))
     step = width / max(1, len(values) - 1)
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""
     return Chart(
         title=_("%(title)s: %(total)s in total, at most %(most)s per minute")
-        % {"title": title, "total": number(sum(values)), "most": number(top)},
+        % {"title": title, "total": number(sum(values)), "most": number(max((*values, 0)))},
         width=width,
         height=height,
         bars=[Shape(kind="done", path=area)],
-        lines=[Shape(kind="done", path=line)],
+        lines=[
+            *(
+                Shape(kind=kind, path=_line(each, top, step, height - 2, middle=False, down=1))
+                for kind, each in beside.items()
+                if any(each)
+            ),
+            Shape(kind="done", path=line),
+        ],
         empty=not top,
     )
 

@@ -14,7 +14,15 @@ from django_ojs.reports.queue_overview import OverviewRow
 
 def _sparklines(rows: Sequence[OverviewRow]) -> dict[str, Chart]:
     title = _("Out in the last hour")
-    return {row.name: sparkline(title, row.flow.went[:-1]) for row in rows if row.is_flow_known}
+    return {
+        row.name: sparkline(
+            title,
+            row.flow.went[:-1],
+            beside={"in": row.flow.came[:-1], "failed": row.flow.failed[:-1]},
+        )
+        for row in rows
+        if row.is_flow_known
+    }
 
 
 LAST_HOUR: Final = AdminColumn(

@@ -95,6 +95,12 @@ class StatisticsExtension(Extension):
 
         return (admin_columns.LAST_HOUR,)
 
+    def panels(self) -> Sequence[Any]:
+        """Return the types and the charts of the overview."""
+        from django_ojs.extensions.statistics import admin_overview
+
+        return admin_overview.PANELS
+
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Add the page of a type to those of jobs."""
         from django_ojs.extensions.statistics import admin_job_type

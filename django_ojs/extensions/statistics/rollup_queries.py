@@ -131,6 +131,68 @@ def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list
     ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeRuns:
+    """The runs of a type in the last hour, and in its last minutes."""
+
+    type: str
+    completed: int
+    failed: int
+    lately_completed: int
+    lately_failed: int
+    ran: Sequence[int]
+
+    @property
+    def runs(self) -> int:
+        """How many ended in the hour."""
+        return self.completed + self.failed
+
+    @property
+    def lately(self) -> int:
+        """How many ended in the last minutes."""
+        return self.lately_completed + self.lately_failed
+
+    @property
+    def seconds(self) -> float:
+        """About how long its jobs that completed in the hour ran, all together."""
+        return (mean(self.ran) or 0.0) / 1000 * self.completed
+
+
+def types(limit: int) -> list[TypeRuns]:
+    """Return the types that ran in the last hour: first those whose runs failed lately, most first,
+    then those that took most time. Runs that were lost with their worker are no failures.
+    """
+    start = _minute(timezone.now())
+    lately = Q(minute__gte=start - MINUTE * (RATE_MINUTES - 1))
+    failures = F("failed") - F("lost")
+    rows = (
+        Rollup.primary.filter(minute__gte=start - MINUTE * 59)
+        .values("type")
+        .annotate(
+            done=Sum("completed"),
+            broke=Sum(failures),
+            lately_done=Sum("completed", filter=lately),
+            lately_broke=Sum(failures, filter=lately),
+            **bucket_sums("ran"),
+        )
+        .order_by()
+    )
+    found = [
+        TypeRuns(
+            type=row["type"],
+            completed=row["done"],
+            failed=row["broke"],
+            lately_completed=row["lately_done"] or 0,
+            lately_failed=row["lately_broke"] or 0,
+            ran=[row[f"ran_{n}"] or 0 for n in range(BUCKETS)],
+        )
+        for row in rows
+    ]
+    found = [each for each in found if each.runs]
+    found.sort(key=lambda each: (-each.lately_failed, -each.failed, -each.seconds, each.type))
+    return found[:limit]
+
+
 def completed_since(
     moments: Mapping[tuple[str, str], datetime],
 ) -> dict[tuple[str, str], int]:
