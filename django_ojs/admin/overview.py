@@ -1,6 +1,7 @@
 """The overview: what is wrong first, then throughput, queues and failing types."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django import forms
@@ -11,24 +12,33 @@ from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
 from django_ojs.admin import navigation
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
+from django_ojs.admin.panels import columns_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.extensions.incidents import storage
 from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.extensions.statistics.history import history
-from django_ojs.models import Overview
+from django_ojs.finding import Finding
+from django_ojs.models import Overview, Queue
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import current_findings
-from django_ojs.reports.findings import some_of_each_kind
+from django_ojs.reports.current_findings import CurrentFindings
+from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
 
 #: Queues and failing types of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
-_MAX_FINDINGS: Final = 20
+#: Incidents that are shown, and others behind a line: those of the same kind, and of other kinds.
+_MAX_INCIDENTS: Final = 5
+_MAX_OTHERS: Final = 20
+#: Those that are over.
+_MAX_OVER: Final = 5
+#: The button that mends it, and a link.
+_MAX_REMEDIES: Final = 2
 
 
 class MaintenanceForm(forms.Form):
@@ -96,37 +106,83 @@ class OverviewAdmin(OperatorModelAdmin):
         # This process may be one that seldom writes its figures, so they are written if due.
         rollups.flush_if_due()
         with timed_queries() as query:
-            context = _context(query)
-        storage.write(
-            context["incidents"] or {},
-            context["all_findings"],
-            now=context["looked_at"],
-            are_complete=context["incidents"] is not None and not context["unread"],
+            now = timezone.now()
+            known = query(gettext_noop("incidents"), storage.rows)
+            found = current_findings.read(query)
+            is_complete = known is not None and not query.unread
+            before = known or {}
+            over = storage.ended(before, found.findings, now=now, are_complete=is_complete)
+            context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
+        storage.write(before, found.findings, now=now, are_complete=is_complete)
+        causes = found.causes
+        navigation.remember_findings(causes, are_complete=is_complete)
+        context |= self._incidents(
+            request,
+            [storage.since(each, before.get(each.identity), now) for each in causes],
+            context["cells"],
         )
-        context["findings"] = [
-            (finding, remedies(self, request, finding)) for finding in context["findings"]
-        ]
         overview = Overview(pk="1")
-        maintenance = context["maintenance_mode"]
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
-            maintenance is not None and maintenance.enabled
+            found.maintenance is not None and found.maintenance.enabled
         )
         context["is_overview"] = True
         context["buttons"] = self.buttons(request, overview)
         return self.render(request, "overview", _("Overview"), context)
 
+    def _incidents(
+        self, request: HttpRequest, found: Sequence[Finding], cells: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        def shown(finding: Finding, others: Sequence[Finding] = ()) -> Incident:
+            return Incident(
+                finding=finding,
+                remedies=remedies(self, request, finding)[:_MAX_REMEDIES],
+                cells=cells.get(finding.queue, ()) if finding.queue else (),
+                others=[shown(each) for each in others[:_MAX_OTHERS]],
+                more=max(0, len(others) - _MAX_OTHERS),
+            )
 
-def _context(query: TimedQueries) -> dict[str, Any]:
-    now = timezone.now()
-    known = query(gettext_noop("incidents"), storage.rows)
+        kinds = by_kind(worst_first([each for each in found if each.is_incident]))
+        rest = [each for kind in kinds[_MAX_INCIDENTS:] for each in kind]
+        return {
+            "incidents": [shown(first, others) for first, *others in kinds[:_MAX_INCIDENTS]],
+            "other_incidents": [shown(each) for each in rest[:_MAX_OTHERS]],
+            "more_incidents": max(0, len(rest) - _MAX_OTHERS),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incident:
+    """A finding with what mends it, and others of its kind. `cells`: what columns say of its queue.
+
+    `more`: how many others there are besides.
+    """
+
+    finding: Finding
+    remedies: Sequence[Button]
+    cells: Sequence[Any]
+    others: Sequence["Incident"]
+    more: int
+
+
+def _over(
+    query: TimedQueries, rows: Sequence[storage.Incident]
+) -> list[tuple[storage.Incident, int | None]]:
+    """Return each with the number of runs that have completed since, if it is of a queue."""
+    since = {(row.queue, row.type): row.ended_at for row in rows if row.queue and row.ended_at}
+    numbers: Mapping[Any, int] = {}
+    if since:
+        completed = query(gettext_noop("runs since"), lambda: rollup_queries.completed_since(since))
+        numbers = completed or {}
+    return [(row, numbers.get((row.queue, row.type))) for row in rows]
+
+
+def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     jobs = query(gettext_noop("counts"), counts.totals)
-    found = current_findings.read(query)
-    causes = found.causes
-    navigation.remember_findings(causes, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
-    incidents = [each for each in causes if each.is_incident]
-    some = some_of_each_kind(incidents, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
+    named = {each.queue for each in found.causes if each.queue}
+    rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]
+    columns, cells = columns_of(Queue, query, {row.name: row for row in rows})
     points = query(gettext_noop("history"), lambda: history("1m"))
     since = points[0].timestamp if points else timezone.now()
     deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
@@ -135,15 +191,12 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
-        "findings": [storage.since(each, (known or {}).get(each.identity), now) for each in some],
-        "all_findings": causes,
-        "looked_at": now,
-        "incidents": known,
-        "more_findings": len(incidents) - len(some),
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
         "rows": [(row, row.oldest) for row in shown],
+        "columns": columns,
+        "cells": cells,
         "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,

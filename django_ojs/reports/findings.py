@@ -94,9 +94,14 @@ def of_queue(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
 
 
 def worst_first(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings by their severity, then in their order."""
-    order = list(Severity)
-    return sorted(found, key=lambda finding: order.index(finding.severity))
+    """Return findings by their severity, then by how many jobs they hurt and how long."""
+    order, now = list(Severity), timezone.now()
+
+    def weight(each: Finding) -> float:
+        lasts = (now - each.since).total_seconds() if each.since else 0.0
+        return max(1, each.jobs) * max(1.0, lasts)
+
+    return sorted(found, key=lambda each: (order.index(each.severity), -weight(each)))
 
 
 def without_consequences(found: Sequence[Finding]) -> list[Finding]:
@@ -105,22 +110,12 @@ def without_consequences(found: Sequence[Finding]) -> list[Finding]:
     return [each for each in found if not each.follows & kinds]
 
 
-def some_of_each_kind(found: Sequence[Finding], most: int) -> list[Finding]:
-    """Return about `most` of the findings in their order, with the first ones of each kind.
-
-    So that five hundred problems of one kind do not hide the only one of another.
-    """
-    numbers = Counter(finding.kind for finding in found)
-    of_one_kind = max(1, most)
-    while of_one_kind > 1 and sum(min(n, of_one_kind) for n in numbers.values()) > most:
-        of_one_kind -= 1
-    shown: list[Finding] = []
-    seen: Counter[str] = Counter()
+def by_kind(found: Sequence[Finding]) -> list[list[Finding]]:
+    """Return the findings of each kind together, in their order: they mostly have one cause."""
+    kinds: dict[str, list[Finding]] = {}
     for finding in found:
-        seen[finding.kind] += 1
-        if seen[finding.kind] <= of_one_kind:
-            shown.append(finding)
-    return shown
+        kinds.setdefault(finding.kind, []).append(finding)
+    return list(kinds.values())
 
 
 def _unknown_types(seen: Signs) -> list[Finding]:

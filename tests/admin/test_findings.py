@@ -26,7 +26,7 @@ from django_ojs.operations import ack, beat, fail, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
-from django_ojs.reports.findings import some_of_each_kind
+from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.errors import QueueFull, TokenExpired
 from django_ojs.spec.failure import Failure
 from tests import factories
@@ -53,8 +53,10 @@ def listener(worker_id: str, queue: str) -> None:
 def problems(client: Client) -> list[str]:
     """Return the text of each finding of the overview, with the links and forms in it."""
     page = client.get(OVERVIEW).content.decode()
-    (listed,) = re.findall(r'<ul class="ojs-health".*?</ul>', page, re.DOTALL)
-    items = re.findall(r'<li class="ojs-is-(?:bad|fair)">(.*?)</li>', listed, re.DOTALL)
+    (listed,) = re.findall(r'<ul class="ojs-health".*?</ul>(?=\s*<dl)', page, re.DOTALL)
+    items = re.findall(
+        r'<li class="ojs-is-(?:bad|fair)">(.*?)(?=<details|</li>)', listed, re.DOTALL
+    )
     return [unescape(re.sub(r"\s+", " ", item)) for item in items]
 
 
@@ -178,9 +180,9 @@ class TestWorkers:
 
 
 class TestMany:
-    def test_problems_of_one_kind_do_not_hide_those_of_another(self) -> None:
-        # On the page they come before the worker that died and the dead letter.
+    def test_findings_of_one_kind_are_one_incident_with_the_others_behind_a_line(self) -> None:
         listener("other", "busy")
+        push_many(3, queue="most")
         for number in range(30):
             push(queue=f"q{number:02}")
         active("gone", queue="mail")
@@ -188,35 +190,54 @@ class TestMany:
         rescue.rescue(["gone"])
         factories.in_state("discarded", queue="reports")
         found = [plain(item) for item in problems(root())]
-        assert len(found) == 20
-        assert sum("No worker takes jobs from" in item for item in found) == 18
-        assert "1 worker died" in found[18]
-        assert "1 new dead letter" in found[19]
+        # The one that hurts most jobs comes first, then those behind its line, then other kinds.
+        assert "No worker takes jobs from most" in found[0]
+        assert all("No worker takes jobs from" in item for item in found[1:21])
+        assert "1 worker died" in found[21]
+        assert "1 new dead letter" in found[22]
+        assert len(found) == 23
         page = plain(root("second").get(OVERVIEW).content.decode())
-        assert "… and 13 more of the same kinds; manage.py ojs doctor lists them all." in page
-        assert doctor().count("No worker takes jobs from") == 31
+        assert "More of this kind 31" in page
+        assert "manage.py ojs doctor lists them all." in page
+        assert doctor().count("No worker takes jobs from") == 32
+
+    def test_kinds_beyond_the_fifth_are_behind_a_line(self) -> None:
+        listener("other", "busy")
+        queues.drain("draining")
+        push(queue="paused")
+        queues.pause("paused")
+        push(queue="unworked")
+        factories.in_state("discarded", queue="reports")
+        unknown = Failure(type="unknown_job_type", message="no handler")
+        lost = active("other", queue="busy", type="renamed.away")
+        fail.postpone(lost.id, unknown, delay=30 * SECOND)
+        api_keys.create(name="new", scopes=["admin"], expires=30 * DAY)
+        active("gone", queue="busy")
+        listener("gone", "busy")
+        rescue.rescue(["gone"])
+        page = root().get(OVERVIEW).content.decode()
+        shown, _, behind = page.partition("Of other kinds")
+        assert len(re.findall(r'<li class="ojs-is-(?:bad|fair)">', shown)) == 5
+        assert '<span class="ojs-count">1</span>' in behind
+        assert "1 new dead letter" in behind
 
     @together(
         ("numbers", "expected"),
         [
-            ([3, 2], [3, 2]),
-            ([500, 1, 1], [3, 1, 1]),
-            ([500, 500], [2, 2]),
-            ([9, 9, 9, 9, 9, 9, 9], [1] * 7),
-            ([], []),
+            ([("full", 1, 0), ("late", 9, 0)], ["late", "full"]),
+            ([("full", 2, 60), ("late", 9, 10)], ["full", "late"]),
+            ([("full", 0, 99), ("late", 9, 10), ("full", 1, 1)], ["full", "late"]),
         ],
     )
-    def test_each_kind_has_as_many_as_there_is_room_for(
-        self, numbers: list[int], expected: list[int]
+    def test_they_are_sorted_by_the_jobs_they_hurt_and_how_long(
+        self, numbers: list[tuple[str, int, int]], expected: list[str]
     ) -> None:
-        kinds = ["full", "late", "lost", "failing", "paused", "near", "stale"]
+        now = datetime.now(UTC)
         found = [
-            Finding(kind=kind, text="", why="", cure="")
-            for kind, number in zip(kinds, numbers, strict=False)
-            for _ in range(number)
+            Finding(kind=kind, text="", why="", cure="", jobs=jobs, since=now - ago * SECOND)
+            for kind, jobs, ago in numbers
         ]
-        shown = [finding.kind for finding in some_of_each_kind(found, 5)]
-        assert [shown.count(kind) for kind in kinds[: len(numbers)]] == expected
+        assert [first.kind for first, *_ in by_kind(worst_first(found))] == expected
 
 
 class TestTypes:

@@ -7,14 +7,16 @@ newer.
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DatabaseError, transaction
 
-from django_ojs.extensions.incidents.models import Incident
+from django_ojs.extensions.incidents.models import Incident as Incident
 from django_ojs.finding import Finding
+from django_ojs.reports.findings import without_consequences
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
@@ -48,6 +50,23 @@ def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
     return replace(finding, since=first)
 
 
+def ended(
+    before: Mapping[str, Incident], found: Sequence[Finding], *, now: datetime, are_complete: bool
+) -> list[Incident]:
+    """Return those that are over, the latest first. `found` are all findings."""
+    lasting = {each.identity for each in found if each.is_incident}
+    over = []
+    for row in before.values():
+        if row.identity in lasting:
+            continue
+        if row.ended_at is None and are_complete:
+            row = copy(row)
+            row.ended_at = now
+        if row.ended_at is not None and row.ended_at >= now - KEPT:
+            over.append(row)
+    return sorted(over, key=lambda row: row.ended_at or now, reverse=True)
+
+
 def write(
     before: Mapping[str, Incident],
     found: Sequence[Finding],
@@ -58,10 +77,13 @@ def write(
 ) -> None:
     """Keep what was found at `now`: `before` are the rows as they were before anyone looked.
 
-    If not all could be read, what was not found may last, and so may these kinds of findings. A
-    failed write is logged, and changes nothing of what is shown.
+    `found` are all findings: one that follows from another is not kept, and has not ended. If not
+    all could be read, what was not found may last, and so may these kinds of findings. A failed
+    write is logged, and changes nothing of what is shown.
     """
-    incidents = {each.identity: each for each in found if each.is_incident}
+    causes = without_consequences(found)
+    incidents = {each.identity: each for each in causes if each.is_incident}
+    lasting = {each.identity for each in found if each.is_incident}
     new = [
         _row(each, now)
         for name, each in incidents.items()
@@ -75,7 +97,9 @@ def write(
                 row,
                 incidents.get(name),
                 now,
-                is_over=are_complete and name.partition(":")[0] not in without,
+                is_over=are_complete
+                and name not in lasting
+                and name.partition(":")[0] not in without,
             )
         )
     }

@@ -1,7 +1,7 @@
 """Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
@@ -129,6 +129,25 @@ def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list
         )
         for row in rows
     ]
+
+
+def completed_since(
+    moments: Mapping[tuple[str, str], datetime],
+) -> dict[tuple[str, str], int]:
+    """Return the runs that completed since these moments, by queue and type; "": of any type.
+
+    Those of whole minutes: in the minute of a moment, some may have been before it.
+    """
+    first = _minute(min(moments.values())) + MINUTE
+    rows = Rollup.primary.filter(minute__gte=first, queue__in={queue for queue, _ in moments})
+    found = dict.fromkeys(moments, 0)
+    for queue, type, minute, number in (
+        rows.values_list("queue", "type", "minute").annotate(Sum("completed")).order_by()
+    ):
+        for key in ((queue, type), (queue, "")):
+            if key in moments and minute > moments[key]:
+                found[key] += number
+    return found
 
 
 def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:

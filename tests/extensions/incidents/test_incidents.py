@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import timedelta
 from typing import Any
@@ -12,13 +13,15 @@ from django.utils import timezone
 
 from django_ojs.extensions.incidents import looking, storage
 from django_ojs.extensions.incidents.models import Incident
+from django_ojs.extensions.statistics import rollups
 from django_ojs.http import metrics
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
+from django_ojs.operations.workers import removal
 from tests.admin.test_navigation import links
 from tests.admin.users import root
 from tests.command_line.run import ojs
-from tests.factories import push, push_many, worker
+from tests.factories import WORKER, push, push_many, worker
 from tests.http.api import Api
 from tests.reading import read_only
 
@@ -92,6 +95,36 @@ def test_whoever_looks_writes_its_begin_and_its_end(look: Any) -> None:
     Incident.primary.update(ended_at=timezone.now() - timedelta(minutes=61))
     look()
     assert not Incident.primary.exists()
+
+
+@pytest.mark.usefixtures("paused")
+def test_one_that_is_over_stays_in_grey_for_an_hour() -> None:
+    client = root()
+    grey = '<li class="ojs-dead"><span lang="en">' + TEXT
+    assert grey not in client.get(OVERVIEW).content.decode()
+    queues.resume("mail")
+    assert grey in client.get(OVERVIEW).content.decode()
+    ended = timezone.now() - timedelta(minutes=59)
+    Incident.primary.update(ended_at=ended)
+    rollups.add(rollups.COMPLETED, {("mail", "send"): 500, ("other", "send"): 7})
+    rollups.flush()
+    page = client.get(OVERVIEW).content.decode()
+    assert re.search(grey + r".*over since .*, 500 runs completed since", page)
+    Incident.primary.update(ended_at=ended - timedelta(minutes=2))
+    assert grey not in client.get(OVERVIEW).content.decode()
+
+
+@pytest.mark.usefixtures("paused")
+def test_one_that_follows_from_another_has_not_ended() -> None:
+    queues.resume("mail")
+    removal.remove(WORKER)
+    worker("other")
+    looking.look()
+    assert Incident.primary.get(pk="queue_unworked:mail").ended_at is None
+    removal.remove("other")
+    looking.look()
+    assert Incident.primary.get(pk="queue_unworked:mail").ended_at is None
+    assert Incident.primary.get(pk="no_worker").ended_at is None
 
 
 @pytest.mark.usefixtures("paused")
