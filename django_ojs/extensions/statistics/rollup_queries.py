@@ -1,9 +1,10 @@
 """Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import BigIntegerField, F, Max, Q, Sum
 from django.db.models.fields.json import KeyTextTransform
@@ -165,7 +166,7 @@ def types(limit: int) -> list[TypeRuns]:
     start = _minute(timezone.now())
     lately = Q(minute__gte=start - MINUTE * (RATE_MINUTES - 1))
     failures = F("failed") - F("lost")
-    rows = (
+    rows: Iterable[Any] = (
         Rollup.primary.filter(minute__gte=start - MINUTE * 59)
         .values("type")
         .annotate(
