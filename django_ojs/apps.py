@@ -1,9 +1,9 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
@@ -18,12 +18,11 @@ from django_ojs.conf import are_wrong_and_reported, settings
 
 #: Modules with models that only extensions, HTTP or the admin need.
 _OTHER_MODELS: Final = (
-    *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
-        f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "events", "incidents", "limits")
+        f"models.{name}"
+        for name in ("api_key", "bulk_operation", "dead_letter", "incident", "overview")
     ),
-    "extensions.statistics.models",
+    *(f"extensions.{name}.models" for name in ("audit", "backpressure", "events", "statistics")),
 )
 
 
@@ -34,6 +33,12 @@ class DjangoOJSConfig(AppConfig):
     label = "django_ojs"
     verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
+
+    #: The databases that an app brings: the class of a dialect, by Django's vendor.
+    ojs_dialects: ClassVar[Mapping[str, str]] = {
+        "postgresql": "django_ojs.storage.dialects.postgresql.PostgreSQL",
+        "sqlite": "django_ojs.storage.dialects.sqlite.SQLite",
+    }
 
     def import_models(self) -> None:
         """Load the models, including those of the extensions."""
@@ -57,14 +62,12 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.incidents.extension import IncidentsExtension
-        from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
-        from django_ojs.storage.dialects import broken_triggers, message_size
 
         registry.register(
             EventsExtension(),
@@ -73,19 +76,14 @@ class DjangoOJSConfig(AppConfig):
             AuditExtension(),
             OffloadExtension(),
             BackpressureExtension(),
-            QueueLimitsExtension(),
-            KeyLimitsExtension(),
             BulkOperationsExtension(),
             IncidentsExtension(),
-            # Before the settings are read, some of which are theirs, and before any module `jobs`.
+            # They are registered before the settings are read, some of which are theirs, and before
+            # any module `jobs` is imported.
             *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(schema.create_missing, sender=self, dispatch_uid="django_ojs.schema")
-        connection_created.connect(
-            broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
-        )
-        connection_created.connect(message_size.install, dispatch_uid="django_ojs.message_size")
         connection_created.connect(database.watch, dispatch_uid="django_ojs.watch")
         if are_wrong_and_reported():
             return  # Without settings no handler can be used.

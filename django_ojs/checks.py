@@ -15,6 +15,7 @@ from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, NO_TIME_ZONES, settings
 from django_ojs.extension import INTERFACE, Extension
 from django_ojs.hooks import registry
+from django_ojs.not_installed import line_for_database
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -51,9 +52,13 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 @register("django_ojs")
 def check_alias(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the alias that a router names for jobs is one of DATABASES."""
+    """Check that the alias of the jobs is one of DATABASES, and that an app brings its database."""
     alias = database.alias()
     if alias in connections.settings:
+        vendor = database.connection(alias).vendor
+        if database.of_vendor(vendor) is None:
+            problem = database.not_supported(alias, vendor)
+            return [Error(problem, hint=line_for_database(vendor), id="django_ojs.E003")]
         return []
     return [
         Error(
@@ -156,13 +161,11 @@ def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> lis
 
 @register(Tags.database)
 def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that the database is supported, and its settings."""
+    """Check the version and the settings of the database."""
     if not _holds_jobs(databases):
         return []
-    try:
-        return database.dialect().check(database.connection())
-    except NotSupportedError as error:
-        return [Error(str(error), id="django_ojs.E003")]
+    dialect = database.of_vendor(database.connection().vendor)
+    return [] if dialect is None else dialect.check(database.connection())
 
 
 def _holds_jobs(databases: Collection[str] | None) -> bool:

@@ -9,19 +9,19 @@ that no extension has costs nothing: no transaction is opened, no row is read an
 for it. They are compiled when an extension is registered, when the setting `OJS` changes, and when
 one of `django_ojs.signals` gains or loses a receiver.
 
-Where several extensions have a hook, that of the lowest number comes first, whatever the order of
-`INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail, the bounds, the
-limits, the turns of tenants and others do is in `django_ojs.extensions`.
+If several extensions have a hook, that of the lowest number comes first, whatever the order of
+`INSTALLED_APPS`. The extensions of this package, such as the events, the statistics, the signals,
+the audit trail, the bounds, the limits and the turns of tenants, are in `django_ojs.extensions`.
 
 The hooks `around_push`, `around_store`, `around_insert`, `around_admit_again` and `around_run` are
-rings: each gets a function that goes on with the hook of the next number, and at last with what the
-ring is around. It returns what that returns, and may do something before and after it, call it
-again, or raise an error in its place. A hook that has taken something, such as a lock or one of a
-number of places, and does not see the rest succeed, gives it back: a transaction or savepoint round
-the rest (`database.in_write_transaction`) does so for all that the database keeps. A hook that
-rejects says in its error what it is that is full.
+wrappers. Each gets a function that calls the wrapper of the next number, and at last the wrapped
+operation. A wrapper returns what this function returns. It may act before and after the call, call
+the function again, or raise an error instead. If it has taken something, such as a lock or a place,
+and the rest fails, it has to give it back; a transaction or savepoint around the rest
+(`database.in_write_transaction`) does so for all that the database stores. The error of a wrapper
+that rejects jobs says what is full.
 
-A claim of jobs knows no extension either. An extension that has a part in the claims of some queues
+A claim of jobs knows no extension either. An extension that takes part in the claims of some queues
 has a `ClaimRule` (see `django_ojs.claim_rules`), and a bit in the column `rules` of these queues.
 One that keeps jobs from all claims for a while holds them (see `storage.holds`).
 """
@@ -29,7 +29,7 @@ One that keeps jobs from all claims for a while holds them (see `storage.holds`)
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
@@ -55,10 +55,10 @@ T = TypeVar("T")
 #: The version of this interface. A change that extensions have to follow raises it by one.
 INTERFACE: Final = 1
 
-#: Extensions of this package have smaller numbers.
+#: The extensions of this package have smaller numbers.
 FIRST_FREE_NUMBER: Final = 32
 
-#: Seconds between two passes of the maintenance, so the shortest interval of a step.
+#: Seconds between two passes of the maintenance, and therefore the shortest interval of a step.
 TICK: Final = 0.5
 
 #: Numbers of jobs, by queue and type.
@@ -67,7 +67,7 @@ Numbers: TypeAlias = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What an operation knows of the jobs that it changes, each by the id of the job.
+    """What an operation knows about the jobs that it changes, each by the id of the job.
 
     What it does not know is left out.
     """
@@ -82,7 +82,7 @@ class Known:
     seconds: Mapping[UUID, float] = field(default_factory=dict)
     #: Whether the runs that ended count as attempts.
     spends: bool = True
-    #: Whether the jobs were running. False: they were claimed, and no handler began.
+    #: Whether handlers had begun to run the jobs. If not, the jobs were only claimed.
     has_run: bool = True
     #: Why they were discarded, as in the column `discard_reason`.
     reason: str | None = None
@@ -92,7 +92,7 @@ NOTHING_KNOWN: Final = Known()
 
 
 class Change:
-    """One statement has changed the states of these jobs."""
+    """A statement has changed the states of these jobs."""
 
     __slots__ = ("_read", "after", "before", "known", "rows_read", "trigger")
 
@@ -114,34 +114,34 @@ class Change:
         self.rows_read: Sequence[Any] | None = None
 
     def rows(self) -> Sequence[Any]:
-        """Return the jobs as they are after the change: one query, for all hooks.
+        """Return the jobs as they are after the change. One query reads them for all hooks.
 
-        Without their payloads (see `Reads.ROWS`), unless a hook says that it needs these.
+        They lack their payloads (see `Reads.ROWS`), unless a hook says that it needs these.
         """
         if self.rows_read is None:
             self.rows_read = self._read()
         return self.rows_read
 
     def jobs(self) -> Mapping[UUID, Any]:
-        """Return the jobs as the operation knows them, or else their rows, by id."""
+        """Return the jobs as the operation knows them, or otherwise their rows, by id."""
         return self.known.jobs or {job.pk: job for job in self.rows()}
 
 
 class Reads(IntEnum):
-    """What a hook reads after the commit. The core reads it before, in the transaction."""
+    """What a hook reads after the commit. The core reads it earlier, in the transaction."""
 
     NOTHING = 0
     #: What `Change.jobs` returns.
     JOBS = 1
-    #: What `Change.rows` returns, without `args`, `options`, `progress` and `result`: they are most
-    #: of a large job.
+    #: What `Change.rows` returns, without `args`, `options`, `progress` and `result`, which are
+    #: most of a large job.
     ROWS = 2
     #: What `Change.rows` returns, with all columns.
     WHOLE_ROWS = 3
 
 
 class Count(StrEnum):
-    """What happens to jobs and is no change of a state."""
+    """What is counted about jobs besides their changes of state."""
 
     #: A full queue rejected them.
     REJECTED = "rejected"
@@ -155,7 +155,7 @@ class Count(StrEnum):
 class Actor:
     """An operator, the address of the client, and the id of its request over HTTP."""
 
-    #: By which door: one of `models.ActorKind`.
+    #: The entry point that was used: one of `models.ActorKind`.
     kind: str
     name: str
     source_ip: str = ""
@@ -180,25 +180,25 @@ class Act:
 class Batch:
     """Jobs that PUSH stores together. In `around_push` they are not validated yet."""
 
-    #: Their envelopes. A hook of `around_push` may replace them before it goes on.
+    #: Their envelopes. A hook of `around_push` may replace them before it calls the next function.
     jobs: Sequence[Any]
     #: How they are pushed: the `PushOptions`, with the notes for extensions.
     options: Any
-    #: The results of the same call so far, without the jobs that it has cancelled again: those that
-    #: it has stored are rolled back with an error of this INSERT.
+    #: The results of the same call so far, without the jobs that it has cancelled since. Jobs that
+    #: it has stored are rolled back if this INSERT raises an error.
     earlier: Sequence[Any] = ()
-    #: Set by a hook of `around_insert`, which sets it back: the INSERT asks `ojs_admit_all` whether
-    #: the queues have room far from their bounds. Else it stores nothing, and returns None.
+    #: A hook of `around_insert` sets it for a while. The INSERT then asks `ojs_admit_all` whether
+    #: the queues are far from their bounds; if not, it stores nothing, and returns None.
     only_if_admitted: bool = False
 
 
-#: A hook of a ring: it gets what the ring is about, and goes on by calling the function.
+#: A hook that wraps an operation: it gets the subject, and a function that continues.
 Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Some jobs of a queue are not moved into another: the error, and which jobs of it may be."""
+    """The error for jobs that cannot be moved into another queue, and the jobs that still can."""
 
     full: QueueFull
     others: Q
@@ -206,16 +206,16 @@ class LeftOut:
 
 @dataclass(kw_only=True, slots=True)
 class Readmission:
-    """Stored jobs that are to wait in a queue, and need room there as new ones do."""
+    """Stored jobs that are to wait in a queue, and need room there like new ones."""
 
     #: The rows, which the operation has locked.
     jobs: Sequence[Any]
-    #: The queue into which they are moved. None: each waits in its own.
+    #: The queue into which they are moved. If it is None, each waits in its own queue.
     queue: str | None = None
-    #: The caller has other jobs to change, and tries these again: wait hardly at all for a lock.
+    #: The caller tries these jobs again later, so a hook should hardly wait for a lock.
     is_tried_again: bool = False
-    #: What hooks have rejected so far in an operation of many transactions, each by a name: a hook
-    #: may add one, and put the ids of those jobs into `left_out`. None: it raises, for all jobs.
+    #: What hooks have rejected in an operation of many transactions, by names. A hook may add one,
+    #: and put the ids of those jobs into `left_out`. If it is None, the hook raises, for all jobs.
     rejections: dict[str, LeftOut] | None = None
     left_out: set[UUID] = field(default_factory=set)
 
@@ -230,22 +230,22 @@ class Readmission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suspended:
-    """What a hook of `around_run` returns as the result of a run that is to go on later."""
+    """What a hook of `around_run` returns as the result of a run that is to continue later."""
 
     #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
-    #: slot is free; again, where it raised what passes: RowLocked, or an error of a database that
-    #: is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    #: slot is free. It calls it again after an error that passes: RowLocked, or one of a database
+    #: that is away. Conflict and JobNotFound say that the job is not the worker's any more.
     store: Callable[[], object]
 
 
-# Without a comparison of its fields: a pass of the maintenance looks each of them up.
+# Its fields are not compared, because a pass of the maintenance looks up each step.
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DueStep:
     """Something that a worker does every `interval` seconds. It returns a number.
 
-    When it returns `batch` or more, by default 500, it is called again at once. It has nothing to
-    do while the condition `when`, which is SQL, does not hold: then `otherwise` is called in its
-    place. One statement asks the conditions of all steps. `task` is its name for `task_done`.
+    If it returns `batch` or more, by default 500, it is called again at once. While the condition
+    `when`, which is SQL, does not hold, `otherwise` is called instead. One statement reads the
+    conditions of all steps. `task` is its name for `task_done`.
     """
 
     run: Callable[[], int]
@@ -260,270 +260,271 @@ class Closing(Protocol):
     """Something that works until it is closed."""
 
     def close(self) -> object:
-        """End it, and wait for that."""
+        """End it, and wait until it has ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """The functions of one extension that the core calls. What is absent takes no part."""
+    """The functions of one extension that the core calls, without those it does not need."""
 
-    #: A ring around all of PUSH: called with the `Batch`, outside of any transaction of PUSH; the
-    #: caller's may be open. Not for jobs that come from the outbox, which were pushed before. It
-    #: goes on to the results of `Batch.jobs`, which it may change before, or set to a part of them,
-    #: and returns one for each job that it got. An error is raised by the enqueue.
+    #: Wraps all of PUSH. It is called with the `Batch`, outside of any transaction of PUSH; the
+    #: caller's may be open. Jobs from the outbox, which were pushed before, do not call it. The
+    #: function returns the results of `Batch.jobs`, which the hook may change before, or set to a
+    #: part of them. The hook returns a result for each job that it got. An error is raised by the
+    #: enqueue.
     around_push: Around | None = None
 
-    #: Python code enqueues jobs: called for each enqueue, without arguments. It returns a note for
-    #: the `PushOptions`, which the other hooks of the extension then find there. An error is raised
-    #: by the enqueue.
+    #: Called for each enqueue in Python code, without arguments. It returns a note for the
+    #: `PushOptions`, where the other hooks of the extension find it. An error is raised by the
+    #: enqueue.
     note: Callable[[], object] | None = None
 
-    #: A job of a batch with notes was validated, and has passed the middleware: called with the
+    #: Called when a job of a batch with notes was validated and has passed the middleware, with the
     #: `PushOptions` and the envelope, outside of any transaction of PUSH. It returns the envelope
-    #: to store, which is checked once more: limits of its size apply to this one alone. An error
-    #: rejects the whole batch, and is raised by the enqueue.
+    #: to store, which is checked once more; limits of its size apply to this envelope only. An
+    #: error rejects the whole batch, and is raised by the enqueue.
     admit: Callable[[Any, Any], Any] | None = None
 
-    #: A ring around all that PUSH does once jobs are admitted, of batches whose `PushOptions` have
-    #: notes: called with the `Batch`, outside of any transaction of PUSH; the caller's may be open.
-    #: It goes on to their results, again if it likes (it waits for room), or returns others (it
-    #: stores the jobs elsewhere). An error is raised by the enqueue.
+    #: Wraps all that PUSH does after jobs are admitted, for batches whose `PushOptions` have notes.
+    #: It is called with the `Batch`, outside of any transaction of PUSH; the caller's may be open.
+    #: The hook may call the function, which returns the results, again after a wait for room, or
+    #: return others if it stores the jobs elsewhere. An error is raised by the enqueue.
     around_store: Around | None = None
 
-    #: A ring around the INSERT of new jobs, where a queue has a configuration or the `PushOptions`
-    #: say `exact_rules`: called with the `Batch`, for each INSERT, in the caller's transaction or
-    #: in none. It goes on to the rows that were stored. These are None, and nothing was stored,
-    #: where it or another hook asked for `only_if_admitted`: it returns None too, or goes on again
-    #: without the condition. An error leaves no job of the batch stored, is raised by the enqueue,
-    #: and must leave the caller's transaction usable.
+    #: Wraps the INSERT of new jobs, if a queue has a configuration or the `PushOptions` say
+    #: `exact_rules`. It is called with the `Batch`, for each INSERT, in the caller's transaction or
+    #: in none. The function returns the rows that were stored. It returns None, and nothing was
+    #: stored, if a hook asked for `only_if_admitted` and the queues may be full. The hook then also
+    #: returns None, or calls the function again without the condition. An error leaves no job of
+    #: the batch stored, is raised by the enqueue, and must leave the caller's transaction usable.
     around_insert: Around | None = None
 
-    #: A new job may be rejected for a part of its queue (`QueueFull.part`), while others have room:
-    #: called with the envelope. It returns the id of the part, or None. Jobs of different parts can
-    #: be stored apart then.
+    #: Called with the envelope of a new job if a part of its queue may be full (`QueueFull.part`)
+    #: while other parts have room. It returns the id of the part, or None. Jobs of different parts
+    #: can then be stored separately.
     bounded_part: Callable[[Any], str | None] | None = None
 
-    #: A ring around the statement by which stored jobs wait again: ACTIVATE, RETRY by hand, and a
-    #: queue that is deleted and whose jobs move to another. Not around a promotion, a retry after a
-    #: failure or a return to the queue: these jobs were admitted before. Called with the
-    #: `Readmission`, in the transaction of the operation. An error undoes the operation and is
-    #: raised by it.
+    #: Wraps the statement by which stored jobs wait again: ACTIVATE, RETRY by hand, and the move of
+    #: the jobs of a deleted queue. A promotion, a retry after a failure and a return to the queue
+    #: do not call it, because their jobs were admitted before. It is called with the `Readmission`,
+    #: in the transaction of the operation. An error undoes the operation and is raised by it.
     around_admit_again: Around | None = None
 
-    #: An operation asks which jobs exist although they have no row: called with ids, and whether
-    #: those in databases beside that of the jobs count, in the caller's transaction or in none. It
-    #: returns those that it keeps, and of each whether it will be stored or sent; one that was
-    #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised
-    #: by who asks.
+    #: Called when an operation needs to know which jobs exist although they have no row, with ids,
+    #: and whether jobs in other databases than that of the jobs count, in the caller's transaction
+    #: or in none. It returns the ids that it keeps, each with whether the job will be stored or
+    #: sent; a rejected one may still be stored or sent later. An error, such as that of a database
+    #: which cannot be reached, is raised by the operation.
     kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
 
-    #: Jobs were rejected, by a hook of a ring: called with the QueueFull, to whose details it may
-    #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
-    #: ones, or stored ones that were to wait again. The caller's transaction is open and may be
-    #: rolled back: what shall survive is kept in memory, or written by a connection of another
-    #: thread. An error is logged.
+    #: Called when a wrapper has rejected jobs, with the QueueFull, to whose details it may add, and
+    #: the jobs, before the error is raised or the jobs are stored elsewhere. The jobs are new, or
+    #: stored ones that were to wait again. The caller's transaction is open and may be rolled back,
+    #: so what has to survive is kept in memory, or written by a connection of another thread. An
+    #: error is logged.
     rejected: Callable[[QueueFull, Sequence[Any]], object] | None = None
 
-    #: PUSH has inserted jobs: called with the batch, in the order in which they were sent. It is
-    #: called in the transaction of the INSERT, which is the caller's if one is open. An error
+    #: Called when PUSH has inserted jobs, with the batch, in the order in which they were sent. It
+    #: is called in the transaction of the INSERT, which is the caller's if one is open. An error
     #: undoes the INSERT and is raised by the enqueue.
     stored: Callable[[Sequence[Any]], object] | None = None
 
-    #: The same after the commit, which needs no transaction: the jobs stay in memory until then. An
-    #: error is logged.
+    #: Like `stored`, but after the commit, which needs no transaction. The jobs stay in memory
+    #: until then. An error is logged.
     stored_and_committed: Callable[[Sequence[Any]], object] | None = None
 
-    #: The transaction of an enqueue has committed: called with how many jobs of each queue and type
-    #: it has stored, once for each INSERT. It gets no jobs, because a long transaction must not
-    #: keep its payloads in memory. An error is logged.
+    #: Called when the transaction of an enqueue has committed, with the number of jobs of each
+    #: queue and type that it has stored, once for each INSERT. It gets no jobs, because a long
+    #: transaction must not keep its payloads in memory. An error is logged.
     committed: Callable[[Numbers], object] | None = None
 
-    #: A statement has changed the states of jobs: called with the change, by the trigger of the
-    #: state machine (ojs-core §6.3). It is called by `storage.transitions` right after the
-    #: statement and in its transaction, which is opened if none is open. An error undoes the change
-    #: and is raised by the operation. What changes many jobs without their callers (claims, the
-    #: promotion of due jobs, the return of lost ones, the outcomes of a worker) is then repeated
-    #: job by job, so that it is undone only for those for which the hook raises again.
+    #: Called when a statement has changed the states of jobs, with the change, by the trigger of
+    #: the state machine (ojs-core §6.3). `storage.transitions` calls it right after the statement
+    #: and in its transaction, which is opened if none is open. An error undoes the change and is
+    #: raised by the operation. An operation that changes many jobs without their callers (claims,
+    #: the promotion of due jobs, the return of lost ones, the outcomes of a worker) is then
+    #: repeated job by job, so that only the jobs for which the hook raises again are left
+    #: unchanged.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
-    #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
-    #: with the job, which is locked and active, and the failure, in the transaction of FAIL and
-    #: before the job waits as long. An error undoes FAIL and is raised by it.
+    #: Called when a handler has asked that no job with its limit starts for `Failure.pause`, with
+    #: the job, which is locked and active, and the failure, in the transaction of FAIL and before
+    #: the job starts to wait as long. An error undoes FAIL and is raised by it.
     pause_asked: Callable[[Any, Failure], object] | None = None
 
-    #: As `changed`, after the commit and without a transaction. `reads` names by trigger what it
-    #: needs of the jobs, because they may have changed again. An error is logged.
+    #: Like `changed`, but after the commit and without a transaction. `reads` names, by trigger,
+    #: what it needs of the jobs, because they may have changed again. An error is logged.
     changed_and_committed: Mapping[Trigger, Callable[[Change], object]] = field(
         default_factory=dict
     )
     reads: Mapping[Trigger, Reads] = field(default_factory=dict)
 
-    #: Something happened that changes no state of a job: to a queue, a worker, a workflow, a cron
-    #: job or a limit key, or a job has sent a heartbeat, progress or a checkpoint. Called in the
-    #: transaction of what happened, with events of the types in `published_types`: an event of
-    #: another type is not even made. An error undoes what happened.
+    #: Called when something happened that changes no state of a job: to a queue, a worker, a
+    #: workflow, a cron job or a limit key, or a job has sent a heartbeat, progress or a checkpoint.
+    #: It is called in the transaction of what happened, with events of the types in
+    #: `published_types`; events of other types are not even made. An error undoes what happened.
     published: Callable[[Sequence[NewEvent]], object] | None = None
     published_types: frozenset[EventType] = frozenset()
 
-    #: Something was counted that is no change of a state: called after the commit, with how many
-    #: jobs of each queue and type. An error is logged.
+    #: Called when something was counted that is no change of a state, after the commit, with the
+    #: number of jobs of each queue and type. An error is logged.
     counted: Callable[[Count, Numbers], object] | None = None
 
-    #: A queue was configured, or created with a configuration, or was deleted: called with its
-    #: name, in the transaction of that, after the row of the queue is written. An error undoes it.
+    #: Called when a queue was configured, created with a configuration or deleted, with its name,
+    #: in the transaction of the change, after its row is written. An error undoes the change.
     queue_configured: Callable[[str], object] | None = None
     queue_deleted: Callable[[str], object] | None = None
 
-    #: A queue that may have jobs was configured: called with its name when the transaction of that
-    #: has ended, with the caller's open or none: for work in many transactions. An error is raised
-    #: by the operation, and undoes nothing.
+    #: Called when a queue that may have jobs was configured, with its name, after the transaction
+    #: of the change has ended, with the caller's open or none. It may do work in many transactions.
+    #: An error is raised by the operation, and undoes nothing.
     after_queue_configured: Callable[[str], object] | None = None
 
-    #: A ring around the run of a handler in a worker: called with the run, which has a `job`, a
+    #: Wraps the run of a handler in a worker. It is called with the run, which has a `job`, a
     #: `handler` and a `context`, on the thread of the handler, within its timeout and outside of a
-    #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
-    #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
-    #: It may set `run.finish`, which is called when the handler has returned, in the transaction of
-    #: an atomic one. It may return `Suspended` in place of the result: the run neither completes
-    #: nor fails, and spends no attempt. An error fails the run.
+    #: transaction. It is outside of the middleware, and of the transaction of an atomic handler. If
+    #: `context.is_async`, the result of the function has to be awaited, and so has that of the
+    #: hook. It may set `run.finish`, which is called when the handler has returned, in the
+    #: transaction of an atomic one. It may return `Suspended` in place of the result; the run then
+    #: neither completes nor fails, and spends no attempt. An error fails the run.
     around_run: Around | None = None
 
-    #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
-    #: name of the operation, such as "cancel" or "workflows.create". Each is called with what the
-    #: operation got, and the latter also with the function that stores. What it returns is what the
-    #: operation returns; None: it takes no part.
+    #: Functions that tests call in place of operations to keep jobs in memory, by the name of the
+    #: operation, such as "cancel" or "workflows.create". Each is called with the arguments of the
+    #: operation, and one that creates also with the function that stores. The operation returns its
+    #: result, unless that is None.
     stand_ins: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
-    #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
+    #: Called before jobs are deleted, with all that is stored about them. It gets their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
 
-    #: Jobs are exported: called with some hundred of them. It returns by their ids what is to be
-    #: written beside the envelope of a job, as JSON, under the name of the extension. An error ends
-    #: the export.
+    #: Called when jobs are exported, with some hundred of them. It returns, by their ids, what is
+    #: to be written beside the envelope of a job, as JSON, under the name of the extension. An
+    #: error ends the export.
     exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
 
-    #: Jobs are imported: called with what was written, by the ids of the new jobs, in the
+    #: Called when jobs are imported, with what was written, by the ids of the new jobs, in the
     #: transaction that has stored them. An error rejects them.
     imported: Callable[[Mapping[UUID, Any]], object] | None = None
 
-    #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
-    #: them. An error undoes it.
+    #: Called when the counts of jobs by queue and state were wrong, in the transaction that
+    #: corrects them. An error undoes the correction.
     counts_repaired: Callable[[], object] | None = None
 
-    #: An operator did something: called in the transaction of what was done; what the code of a
-    #: project does by itself is no act. It may return a function that adds to the details of the
-    #: act: an operation of many transactions calls it when it is done. An error undoes what was
-    #: done.
+    #: Called when an operator did something, in the transaction of the change. Changes by the
+    #: project's own code are not reported. It may return a function that adds to the details of the
+    #: act; an operation of many transactions calls it at its end. An error undoes the change.
     acted: Callable[[Act], Callable[[Mapping[str, Any]], object] | None] | None = None
 
-    #: A condition on a row of `ojs_job`, in SQL as of a statement that has parameters: finished
-    #: jobs for which it holds are not deleted when their retention time is over.
+    #: A condition on a row of `ojs_job`, in SQL as in a statement with parameters. Finished jobs
+    #: for which it holds are not deleted when their retention time is over.
     needed: str | None = None
 
-    #: A named piece of work of the server itself, such as the promotion of jobs, has changed rows:
-    #: called with its name (ojs-distributed-tracing §4.2), when it began and ended, in nanoseconds
-    #: since 1970, and how many rows, in the thread that has done it. An error is logged.
+    #: Called when a named task of the server itself, such as the promotion of jobs, has changed
+    #: rows, with its name (ojs-distributed-tracing §4.2), its start and its end, in nanoseconds
+    #: since 1970, and the number of rows, in the thread of the task. An error is logged.
     task_done: Callable[[str, int, int, int], object] | None = None
 
-    #: FETCH without a worker of ours begins, such as one over HTTP, where nothing else may do what
-    #: is due: called before the claim, in the caller's transaction or in none. There may be very
-    #: many, so it limits its own queries. An error of the database, or an OJSError, is raised by
-    #: FETCH; any other is logged.
+    #: Called when a FETCH without a worker of the project begins, such as one over HTTP, if nothing
+    #: else may do what is due. It is called before the claim, in the caller's transaction or in
+    #: none. There may be very many such FETCHes, so it has to limit its own queries. An error of
+    #: the database, or an OJSError, is raised by FETCH; any other error is logged.
     before_fetch: Callable[[], object] | None = None
 
-    #: What it has a say in when jobs of some queues are claimed.
+    #: The rule by which the extension takes part in the claims of some queues.
     claim_rule: "ClaimRule | None" = None
 
-    #: Another extension no longer holds jobs: called with the ids of up to a thousand, which are
-    #: locked, in the transaction that opens them. It returns the values of `Job.hold` of those that
-    #: it holds itself, or that only claims with its rule may start (see `storage.holds`). An error
-    #: undoes the transaction.
+    #: Called when another extension no longer holds jobs, with the ids of up to a thousand jobs,
+    #: which are locked, in the transaction that opens them. It returns the values of `Job.hold` of
+    #: the jobs that it holds itself, or that only claims with its rule may start (see
+    #: `storage.holds`). An error undoes the transaction.
     holds: Callable[[Collection[UUID]], Mapping[UUID, int]] | None = None
 
-    #: A process of a worker begins, before its first claim, or ends, after its last job: called
-    #: with the id of the worker, in the main thread of the process and outside of a transaction. An
-    #: error is logged.
+    #: Called when a process of a worker begins, before its first claim, and when it ends, after its
+    #: last job, with the id of the worker, in the main thread of the process and outside of a
+    #: transaction. An error is logged.
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
-    #: A request over HTTP pushes jobs: called with the request and their types, before they are
-    #: stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the response.
+    #: Called when a request over HTTP pushes jobs, with the request and their types, before they
+    #: are stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the
+    #: response.
     request_note: Callable[[Any, Collection[str]], object] | None = None
 
-    #: A request has stored jobs: called with their queues. It returns headers of the response. An
-    #: error is the response, although the jobs are stored.
+    #: Called when a request has stored jobs, with their queues. It returns headers of the response.
+    #: An error is the response, although the jobs are stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
-    #: A request ends with an error: called with the OJSError. It returns headers of the response.
+    #: Called with the OJSError that ends a request. It returns headers of the response.
     error_headers: Callable[[Any], Mapping[str, str]] | None = None
 
-    #: A request over HTTP has ended a run: called with the job, after the operation.
+    #: Called when a request over HTTP has ended a run, with the job, after the operation.
     request_ended: Callable[[Any], object] | None = None
 
-    #: A request over HTTP that may have changed something has succeeded: called before its
+    #: Called when a request over HTTP that may have changed something has succeeded, before its
     #: response is sent.
     request_served: Callable[[], object] | None = None
 
-    #: The command `ojs_worker` starts: called before its processes, when the database has answered,
-    #: outside of a transaction. After an error of the database it is called again; a CommandError
-    #: ends the command, and any other error is logged.
+    #: Called when the command `ojs_worker` starts, before its processes, after the database has
+    #: responded, outside of a transaction. After an error of the database it is called again. A
+    #: CommandError ends the command, and any other error is logged.
     workers_start: Callable[[], object] | None = None
 
-    #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
-    #: claim. What it reads for them goes into the `more` of each, which is shown with the job and
-    #: which the methods of its context find there. An error gives all jobs of the call back, and is
-    #: raised by FETCH.
+    #: Called when FETCH has claimed jobs that have the extension's bit in `marks`, with these jobs,
+    #: after the claim. What it reads for them goes into the `more` of each job, which is shown with
+    #: the job, and where the methods of its context find it. An error gives all jobs of the call
+    #: back, and is raised by FETCH.
     fetched: Callable[[Sequence[Any]], object] | None = None
 
-    #: A response shows all of a stored job: called with its row. It returns members of the JSON
-    #: object that the core does not know.
+    #: Called when a response shows all of a stored job, with its row. It returns members of the
+    #: JSON object that the core does not know.
     shown: Callable[[Any], Mapping[str, Any]] | None = None
 
-    #: A limit key is shown to who may not see all arguments of jobs: called with the key, whether
-    #: an argument of a name is hidden, and what replaces it. It returns the key that may be shown;
-    #: None where it does not know which parts of it are arguments. An error is logged, and hides
-    #: all of the key.
+    #: Called when a limit key is shown to a user who may not see all arguments of jobs, with the
+    #: key, a function that returns whether an argument of a name is hidden, and the replacement. It
+    #: returns the key that may be shown, or None if it does not know which parts of the key are
+    #: arguments. An error is logged, and hides all of the key.
     hide_in_key: Callable[[str, Callable[[str], bool], str], str | None] | None = None
 
-    #: A worker reports the progress of a run: called with the row of the job, which is locked, and
-    #: the report, in the transaction that stores it. An error undoes that, and is raised.
+    #: Called when a worker reports the progress of a run, with the row of the job, which is locked,
+    #: and the report, in the transaction that stores it. An error undoes that, and is raised.
     reported: Callable[[Any, Any], object] | None = None
 
-    #: What methods of a handler's context do, by their names: each is called with the claimed job,
-    #: and what the method got.
+    #: The methods that it adds to a handler's context, by their names. Each is called with the
+    #: claimed job and the arguments of the method.
     context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
-    #: What works beside a worker in threads of its own, until it is closed: called with the id of
-    #: the worker, before its first claim; `close` is called after its last job. A worker with
-    #: `--once`, which ends by itself, has none. An error is logged.
+    #: Starts something that works beside a worker, in threads of its own, until it is closed. It is
+    #: called with the id of the worker, before its first claim; `close` is called after its last
+    #: job. A worker with `--once`, which ends by itself, does not call it. An error is logged.
     worker_threads: Callable[[str], Closing] | None = None
 
-    #: A worker with `--once` has found no job: called for what is to be enqueued before it ends,
-    #: such as the next steps of workflows, outside of a transaction. It returns how much there was:
-    #: the worker claims again then. An error of the database is that of a claim; any other is
-    #: logged.
+    #: Called when a worker with `--once` has found no job, to enqueue what is due before it ends,
+    #: such as the next steps of workflows, outside of a transaction. It returns how much there was;
+    #: if there was something, the worker claims again. An error of the database is treated like
+    #: that of a claim, and any other error is logged.
     next_jobs: Callable[[], int] | None = None
 
-    #: Called about twice a second by each worker, in the thread of its maintenance and outside of
-    #: a transaction, and once more by each worker that ends, as its last write; there the highest
-    #: number comes first. An error is logged.
+    #: Called about twice a second by each worker, in the thread of its maintenance and outside of a
+    #: transaction. A worker that ends calls it once more as its last write, the highest number
+    #: first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForTests:
-    """What the test helpers (`django_ojs.testing`) do of an extension."""
+    """What the test helpers (`django_ojs.testing`) do for an extension."""
 
-    #: In place of those of `Hooks.context`, for handlers that run in a test: in its transaction, or
-    #: without a stored job, which then has no `worker_id`.
+    #: Replaces the methods of `Hooks.context` for handlers that run in a test: in its transaction,
+    #: or without a stored job, which then has no `worker_id`.
     context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    #: The `stand_ins` of a test that records jobs in memory: each is called with its `Recorder`,
-    #: and what the operation got. Where jobs run when they are enqueued, the function that stores
-    #: is called, and what it stores is run.
+    #: The `stand_ins` of a test that records jobs in memory. Each is called with its `Recorder`,
+    #: and the arguments of the operation. If jobs run when they are enqueued, the function that
+    #: stores is called, and the jobs that it stores are run.
     recorded: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    #: A test forgets its jobs: called with the ids of those that were deleted.
+    #: Called when a test forgets its jobs, with the ids of the deleted ones.
     cleared: Callable[[Collection[UUID]], object] | None = None
 
 
@@ -550,8 +551,8 @@ class Attribute:
     """
 
     name: str
-    #: Called with the value and the name before a job that has one is stored. It raises an OJSError
-    #: for a wrong value, such as `InvalidRequest.of(name, "must be a positive integer")`.
+    #: Called with the value and the name before a job with the attribute is stored. It raises an
+    #: OJSError for an invalid value, such as `InvalidRequest.of(name, "must be an integer")`.
     check: Callable[[Any, str], object]
 
 
@@ -560,15 +561,15 @@ class Qualifier:
     """A word of a search for jobs, such as `order:17`, in the admin and on the command line."""
 
     name: str
-    #: A search with it, for the help.
+    #: An example of a search with the word, for the help.
     example: str
     #: Called with the value, it returns a condition on `Job`: a Q or an expression. It raises an
-    #: OJSError, such as InvalidRequest, where the value means nothing.
+    #: OJSError, such as InvalidRequest, for an invalid value.
     condition: Callable[[str], Any]
-    #: An index finds the jobs by the condition. Else a search compares as many jobs at a time as it
-    #: does for the other conditions.
+    #: Whether an index finds the jobs by the condition. If not, a search reads as many jobs at a
+    #: time as it does for the other conditions.
     is_indexed: bool = False
-    #: Only who may see payloads may search by it.
+    #: Only a user who may see payloads may search by it.
     reads_payload: bool = False
 
 
@@ -577,15 +578,15 @@ class WantedEvents:
     """Which of the events that were kept a page asks for."""
 
     types: Collection[EventType]
-    #: At most so many.
+    #: The most events that are returned.
     limit: int
-    #: Those of one job, queue or worker. None: of all.
+    #: Only events of this job, queue or worker; None for all.
     subject: str | None = None
-    #: Found among so many of the latest events, of the subject or of all. None: among all.
+    #: Search only this many of the latest events, of the subject or of all; None for all of them.
     among: int | None = None
-    #: Not older than this.
+    #: Only events that are not older than this.
     within: timedelta | None = None
-    #: Members that their data has.
+    #: Members that the data of an event must have.
     data: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -594,10 +595,10 @@ class Extension:
 
     #: Its name in messages.
     name: str
-    #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
+    #: Its place among the others. Those of this package are below 32; 32 to 62 are free for others.
     number: int
     #: The version of this interface for which it was written: a number, not the name `INTERFACE`,
-    #: which changes. `manage.py check` compares them. Those of this package need none.
+    #: which changes. `manage.py check` compares them. Extensions of this package need none.
     interface: int | None = None
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
@@ -607,50 +608,50 @@ class Extension:
     #: Its fields in the configuration of a queue.
     queue_fields: QueueFields | None = None
     #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
-    #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
-    #: can be executed again, a blank line separates two, and `{mark}` is its bit in
-    #: `ojs_job.marks`. What is missing is created after each `migrate`.
+    #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`. It must be
+    #: possible to execute a statement again; a blank line separates two, and `{mark}` is the bit of
+    #: the extension in `ojs_job.marks`. What is missing is created after each `migrate`.
     schema: Path | None = None
     #: The part of the OpenAPI document for its routes: its `tags`, `paths` and `components`, or a
     #: YAML file that has them.
     openapi: Path | Mapping[str, Any] | None = None
     #: The words that it adds to the search for jobs.
     qualifiers: Sequence[Qualifier] = ()
-    #: What `may_find` asks for, in the plural: a verdict says that there are "0 late schedules".
+    #: What `may_find` looks for, in the plural, for a verdict such as "0 late schedules".
     looks_for: str = ""
 
     def fits(self) -> bool:
-        """Say whether it was written for this version of the interface."""
+        """Return whether it was written for this version of the interface."""
         return self.number < FIRST_FREE_NUMBER or self.interface == INTERFACE
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
-        """Note what has changed while something of the schema was missing, which exists now.
+        """Note what changed while a part of its schema, which exists now, was missing.
 
-        Called by `migrate`, in the transaction that has created it: when the extension is added to
-        a site, and when it was taken out and is added again.
+        `migrate` calls it in the transaction that has created the part: when the extension is added
+        to a site, and when it was taken out and is added again.
         """
 
     def hooks(self) -> Hooks:
-        """Return the hooks by the settings as they are now: those that are not needed are absent.
+        """Return the hooks for the current settings, without those that are not needed.
 
-        Called whenever hooks are compiled.
+        It is called whenever hooks are compiled.
         """
         return Hooks()
 
     def for_tests(self) -> ForTests | None:
-        """Return what the test helpers do of it."""
+        """Return what the test helpers do for it."""
         return None
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Return what one worker of the site does again and again, for all of them.
+        """Return what one worker of the site repeats for all of them.
 
-        Called by each process of a worker, when the thread of its maintenance is made. An error of
-        the database ends a pass; it is logged, as any other is, and the step is tried again.
+        Each process of a worker calls it when the thread of its maintenance is made. An error of
+        the database ends a pass. It is logged, like any other error, and the step is tried again.
         """
         return ()
 
     def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
-        """Return what the other workers do, where that one leaves work undone for so long.
+        """Return what the other workers do if that one has left work undone for `behind`.
 
         On a database that has one writer at a time, they do nothing.
         """
@@ -659,36 +660,37 @@ class Extension:
     def subcommands(self) -> Sequence[Any]:
         """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
 
-        Called by that command, so that what they need is imported nowhere else.
+        It is called by that command, so that the needed modules are imported only there.
         """
         return ()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return what needs attention now, by a few bounded ranges of indexes.
+        """Return what needs attention now, read from a few bounded ranges of indexes.
 
-        Called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An error of
-        the database is that of all findings of failures; any other is logged.
+        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An
+        error of the database counts for all findings about failures; any other error is logged.
         """
         return ()
 
     def may_find(self) -> str:
-        """Return the condition, in SQL as `DueStep.when` has it, without which it finds nothing.
+        """Return an SQL condition, like `DueStep.when`, without which it finds nothing.
 
-        One statement asks those of all extensions. Nothing: `findings` is always called.
+        One statement asks the conditions of all extensions. Without one, `findings` is always
+        called.
         """
         return ""
 
     def doctor_checks(self) -> Sequence[Any]:
-        """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.
+        """Return what `manage.py ojs doctor` checks about it: `command_line.checks.finding.Check`.
 
-        Called by that command, so that what they need is imported nowhere else.
+        It is called by that command, so that the needed modules are imported only there.
         """
         return ()
 
     def routes(self) -> Sequence[Any]:
         """Return its routes of the HTTP API, each made by `http.routing.route`.
 
-        Called once, when the URLs of the project are imported, and not by a worker.
+        It is called once, when the URLs of the project are imported, and not by a worker.
         """
         return ()
 
@@ -699,9 +701,9 @@ class Extension:
     def pages(self) -> Mapping[type[Model], str]:
         """Return its models with their ModelAdmin classes, each as a path in Python.
 
-        Called when the pages of the package are registered on an admin site, which imports a class
-        when its pages are first used. It may be a mixin of ModelAdmin; its `place` orders the
-        navigation.
+        It is called when the pages of the package are registered on an admin site, which imports a
+        class when its pages are first used. The class may be a mixin of ModelAdmin; its `place`
+        orders the navigation.
         """
         return {}
 
@@ -720,8 +722,8 @@ class Extension:
         """Return its columns of the lists of jobs and of queues: `admin.panels.AdminColumn`."""
         return ()
 
-    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
-        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+    def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
+        """Return who did what to an object, for the page *History*: a template, and its rows."""
         return ()
 
     def shown_of_queues(
@@ -729,7 +731,26 @@ class Extension:
     ) -> Iterable[tuple[str, Mapping[str, Any]]]:
         """Return members of the JSON objects of these queues, each with the name of its queue.
 
-        `to_operators`: of a queue on the control plane. Else of its `stats` on the data plane.
+        With `to_operators`, they are for the queue on the control plane, otherwise for its `stats`
+        on the data plane.
+        """
+        return ()
+
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return the `reports.queue_overview.Flow` of these queues, each with the queue's name."""
+        return ()
+
+    def completed_since(
+        self, moments: Mapping[tuple[str, str], datetime]
+    ) -> Iterable[tuple[tuple[str, str], int]]:
+        """Return the runs that completed since these moments, by queue and type; "" is any type."""
+        return ()
+
+    def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
+        """Return how full the bounded ones of these queues are, each with the name of its queue.
+
+        From a `QueueStatus` to a `reports.queue_overview.Fullness`. `may_be_full`: False where no
+        queue was full or nearly full lately.
         """
         return ()
 
@@ -738,23 +759,23 @@ class Extension:
         return ()
 
     def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
-        """Return the events that it has kept, the latest first: one query."""
+        """Return the events that it has kept, the latest first, from one query."""
         return ()
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
-        """Return what Prometheus is told of these queues, or of all: families of metrics.
+        """Return the metrics of these queues, or of all, as families of the Prometheus client.
 
-        Called whenever the metrics are asked for. An error is logged, unless it is the database's.
+        It is called whenever the metrics are read. An error is logged, unless it is the database's.
         """
         return ()
 
     def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
-        """Return what it knows of why scheduled jobs wait: a sentence for each of these, by its id.
+        """Return why scheduled jobs wait, as far as it knows: sentences by the ids of the jobs.
 
-        Called with the job of a page, or with the scheduled jobs of a page of the list: one query.
+        It is called with the job of a page, or the scheduled ones of a page of the list: one query.
         """
         return {}
 
     def what_is(self, key: UUID) -> Sequence[str]:
-        """Return what to say to an operator who looks for a job by this id, if it is its own."""
+        """Return what to tell an operator who looks for a job by this id, if the id is its own."""
         return ()

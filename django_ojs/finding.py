@@ -70,7 +70,7 @@ class Finding:
     jobs: int = 0
     queue: str = ""
     type: str = ""
-    #: Where the admin leads, the page that mends it first.
+    #: The pages of the admin for this finding; the one that mends it is first.
     pages: Sequence[AdminPage] = field(default=())
     #: Kinds of findings from which this one follows: if there is one of these, this one is left
     #: out.

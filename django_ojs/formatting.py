@@ -65,7 +65,7 @@ def limits_in_words(policy: Mapping[str, Any]) -> str:
 
 
 def absolute_time(moment: datetime | None) -> str:
-    """Show a moment to the second in the current timezone; an empty text for None."""
+    """Show a moment to the second in the current timezone, or an empty text for None."""
     return "" if moment is None else f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 

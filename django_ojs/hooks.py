@@ -1,6 +1,6 @@
 """The registry of the extensions, and the functions by which the core calls their hooks.
 
-What each hook is told, and what an error in it does, is said in `django_ojs.extension`.
+`django_ojs.extension` describes what each hook gets, and what an error in it does.
 """
 
 import logging
@@ -140,13 +140,12 @@ class Registry:
             try:
                 self._hooks[number] = extension.hooks()
             except ImproperlyConfigured:
-                # The next reader of the settings gets the error. Here it would be raised by
-                # whatever changes them, such as the end of a test.
+                # The next reader of the settings gets the error. If it were raised here, it would
+                # reach the code that changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
             except Exception:
-                # This must harm neither the other extensions nor what has changed. It is raised
-                # only when the extension is registered, unless a check reports the reason: it was
-                # written for another version of the interface.
+                # The error must harm neither other extensions nor the change. It is raised only at
+                # the registration, unless a check reports the wrong version of the interface.
                 if number not in self._hooks and extension.fits():
                     raise
                 self._hooks.setdefault(number, Hooks())
@@ -213,7 +212,7 @@ class Registry:
         self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
         self.request_served = tuple(h.request_served for _, h in found if h.request_served)
         self.workers_start: _Named = _named(found, "workers_start")
-        #: By the bits in `Job.marks`.
+        #: The hooks by their bits in `Job.marks`.
         self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
             (1 << number, hook)
             for number in sorted(self._extensions)
@@ -243,7 +242,7 @@ class Registry:
         return self._extensions.keys()
 
     def for_tests(self) -> list[ForTests]:
-        """Return what the test helpers do of all extensions."""
+        """Return what the test helpers do for all extensions."""
         found = (each.for_tests() for each in self.extensions())
         return [each for each in found if each is not None]
 
@@ -252,14 +251,14 @@ class Registry:
         return [each for each in self.extensions() if each.schema is not None]
 
     def brought(self, what: str, *args: Any) -> list[Any]:
-        """Return what all extensions bring: `what` is the method of `Extension` that says it.
+        """Return what all extensions bring; `what` is the method of `Extension` that returns it.
 
-        What one that fails would bring is left out, and the failure is logged.
+        If an extension fails, its part is left out, and the failure is logged.
         """
         return [each for found in self.extensions() for each in self.brought_by(found, what, *args)]
 
     def brought_by(self, extension: Extension, what: str, *args: Any) -> list[Any]:
-        """Return what one extension brings, and nothing where it fails; see `brought`."""
+        """Return what one extension brings, or nothing if it fails; see `brought`."""
         try:
             return list(getattr(extension, what)(*args))
         except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
@@ -327,7 +326,7 @@ def admit(options: Any, envelope: Any) -> Any:
 def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
     """Call the hooks `rejected`.
 
-    With `is_tried_again`, nothing was rejected yet while it is not known whether the queue is full.
+    With `is_tried_again`, they are not called while it is unknown whether the queue is full.
     """
     if full.is_busy and is_tried_again:
         return
@@ -352,7 +351,7 @@ def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool
 
 @contextmanager
 def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
-    """Let hooks know the jobs of a queue that belong to the call of which the block is a part."""
+    """Let hooks know, in the block, which jobs of a queue belong to the same call."""
     token = _own_jobs.set((*_own_jobs.get(), jobs_of))
     try:
         yield
@@ -361,17 +360,17 @@ def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
 
 
 def own_jobs(queue: str) -> set[UUID]:
-    """Return the jobs of a queue that belong to the call which is going on.
+    """Return the jobs of a queue that belong to the current call.
 
-    It has stored them, has changed them or returns them: a hook must not take them back for the
-    other jobs of the call.
+    The call has stored, changed or returned them, so a hook must not take them back for other jobs
+    of the call.
     """
     return {key for jobs_of in _own_jobs.get() for key in jobs_of(queue)}
 
 
 @contextmanager
 def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
-    """Call the hooks `rejected` where the block, which lets stored jobs wait, raises QueueFull."""
+    """Call the hooks `rejected` if the block, which lets stored jobs wait, raises QueueFull."""
     try:
         yield
     except QueueFull as full:
@@ -380,7 +379,7 @@ def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> It
 
 
 def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
-    """Let stored jobs wait by `change`, in the ring `around_admit_again`."""
+    """Let stored jobs wait by `change`, within the hooks `around_admit_again`."""
     ring = registry.around_admit_again
     if ring is None or not readmission.jobs:
         return change()
@@ -502,7 +501,7 @@ def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
 
 
 def is_unneeded() -> str:
-    """Return the condition on a row of `ojs_job`, in SQL, that no extension needs it."""
+    """Return the SQL condition on a row of `ojs_job` that no extension needs it."""
     return " AND ".join(f"NOT ({each})" for each in registry.needed) or "1 = 1"
 
 
@@ -637,7 +636,10 @@ def _each(
 
 
 def call(name: str, hook: Callable[..., object], *args: object) -> None:
-    """Call a hook after a commit: an error can undo nothing any more, and must harm nothing."""
+    """Call a hook after a commit.
+
+    Its error cannot undo anything any more, and must harm nothing.
+    """
     try:
         hook(*args)
     except Exception as error:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 #: Extensions that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "outbox", "tenants", "webhooks", "workflows")
+APPS: Final = ("checkpoints", "cron", "limits", "outbox", "tenants", "webhooks", "workflows")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
@@ -42,7 +42,10 @@ SETTINGS: Final = {
 }
 
 #: The fields in the configuration of a queue of extensions that are apps of their own.
-QUEUE_FIELDS: Final = {"tenants": "tenant_fairness tenant_limits"}
+QUEUE_FIELDS: Final = {
+    "limits": "concurrency rate_limit",
+    "tenants": "tenant_fairness tenant_limits",
+}
 
 #: The app of an extension that has another name.
 _APPS: Final = {"limits by key": "limits"}
@@ -88,6 +91,16 @@ def line_for_queue_field(name: str) -> str | None:
 def _line_for(name: str, owned: Mapping[str, str]) -> str | None:
     owners = (extension for extension, names in owned.items() if name in names.split())
     return next(map(line_to_add, owners), None)
+
+
+#: The apps of this package that bring a database, by Django's vendor.
+DATABASES: Final = {"mysql": "django_ojs.contrib.mariadb"}
+
+
+def line_for_database(vendor: str) -> str | None:
+    """Return what a project does to keep jobs in a database that is not PostgreSQL or SQLite."""
+    app = DATABASES.get(vendor)
+    return f'Add "{app}" to INSTALLED_APPS, and run migrate.' if app else None
 
 
 #: Extensions that may leave something behind in the tables of the core, by number.

@@ -14,7 +14,7 @@ import django
 from django.conf import settings
 from sphinx.application import Sphinx
 
-APPS = ("checkpoints", "cron", "outbox", "steps", "tenants", "webhooks", "workflows")
+APPS = ("checkpoints", "cron", "limits", "outbox", "steps", "tenants", "webhooks", "workflows")
 settings.configure(
     INSTALLED_APPS=[
         "django.contrib.auth",

@@ -12,6 +12,10 @@ import hypothesis
 import pytest
 from django.db import connections
 
+from django_ojs.admin import query_timeout
+from django_ojs.extensions.statistics import rollups
+from django_ojs.operations import liveness
+from django_ojs.operations.jobs import bulk_execution
 from django_ojs.storage import claim_floors, queue_configs
 from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
@@ -30,6 +34,16 @@ hypothesis.settings.load_profile("suite")
 setattr(claim_floors, "SLOW", float("inf"))  # noqa: B010 - a constant
 # Nor is a configuration read again after a second: what a test changes is seen at once.
 setattr(queue_configs, "LIFETIME", 3600.0)  # noqa: B010 - a constant
+# Nor does a pass end before its work is done, or a page have no time for its last queries, because
+# the machine stood still for a second; nor is that a database that stores nothing, or the moment to
+# write figures, in the middle of the queries that a test counts.
+for module, seconds in (
+    (bulk_execution, "_STEP"),
+    (query_timeout, "PAGE_SECONDS"),
+    (liveness, "LONG_WAIT"),
+    (rollups, "DUE"),
+):
+    setattr(module, seconds, 3600.0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

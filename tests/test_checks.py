@@ -31,8 +31,6 @@ from django_ojs.extensions.outbox import checks as outbox_checks
 from django_ojs.hooks import registry
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
-from django_ojs.storage.dialects import mariadb_checks
-from django_ojs.storage.dialects.mariadb import MariaDB
 from tests.cases import together
 from tests.databases import ALIASES, KIND
 from tests.factories import connected_to
@@ -173,82 +171,31 @@ def test_e002_times_without_a_zone() -> None:
 
 @pytest.mark.parametrize("vendor", ["oracle", "unknown"])
 def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
-    with connection(vendor):
-        (problem,) = checks.check_database(databases=["jobs"])
-    assert problem.id == "django_ojs.E003"
-    assert "'jobs'" in problem.msg
-    assert vendor in problem.msg
-
-
-def mariadb(*version: int, is_mariadb: bool = True) -> Any:
-    return mock.Mock(
-        vendor="mysql",
-        alias="jobs",
-        connection=object(),
-        mysql_version=version,
-        mysql_is_mariadb=is_mariadb,
-    )
-
-
-SOUND = {
-    "tx_isolation": "READ-COMMITTED",
-    "sql_mode": "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION",
-    "character_set_connection": "utf8mb4",
-    "max_allowed_packet": "16777216",
-}
-
-
-def said(
-    link: Any, *, is_utc: bool = True, may_close_tables: bool = True, **settings: str
-) -> list[django_checks.CheckMessage]:
-    return mariadb_checks.problems(
-        link, {**SOUND, **settings}, is_utc=is_utc, may_close_tables=may_close_tables
-    )
-
-
-def test_e003_a_server_that_is_mysql() -> None:
-    server = mariadb(8, 4, 0, is_mariadb=False)
-    (problem,) = said(server)
+    with (
+        connection(vendor),
+        mock.patch.object(database, "alias", return_value="default"),
+    ):
+        (problem,) = checks.check_alias()
+        assert checks.check_database(databases=["default"]) == []
     assert (problem.id, problem.level) == ("django_ojs.E003", django_checks.ERROR)
-    assert "'jobs' is MySQL" in problem.msg
-    assert "Use MariaDB 10.11 or newer" in problem.hint
-    with pytest.raises(NotSupportedError, match=r"'jobs' is MySQL\. Use MariaDB"):
-        database.dialect_of(server)
-    # What a server is is not known before it was connected to.
-    server.connection = None
-    assert type(database.dialect_of(server)) is MariaDB
+    assert "'default'" in problem.msg
+    assert vendor in problem.msg
+    assert problem.hint is None
 
 
-def test_e004_a_mariadb_that_is_too_old() -> None:
-    assert ids(said(mariadb(10, 6, 21))) == ["django_ojs.E004"]
-
-
-def test_w006_mariadb_is_new() -> None:
-    (problem,) = said(mariadb(10, 11, 0))
-    assert problem.id == "django_ojs.W006"
-    assert "not for production" in problem.msg
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "id"),
-    [
-        ("tx_isolation", "REPEATABLE-READ", "django_ojs.E010"),
-        ("sql_mode", "NO_ENGINE_SUBSTITUTION", "django_ojs.E010"),
-        ("character_set_connection", "latin1", "django_ojs.E010"),
-        ("max_allowed_packet", "1048576", "django_ojs.W007"),
-    ],
-)
-def test_a_setting_of_mariadb_that_loses_what_is_stored(name: str, value: str, id: str) -> None:
-    _, problem = said(mariadb(10, 11, 0), **{name: value})
-    assert problem.id == id
-    assert problem.hint
-
-
-def test_a_session_of_mariadb_that_is_not_in_utc_or_may_not_close_tables() -> None:
-    _, problem = said(mariadb(10, 11, 0), is_utc=False)
-    assert "SET time_zone = '+00:00'" in problem.hint
-    _, problem = said(mariadb(10, 11, 0), may_close_tables=False)
-    assert problem.id == "django_ojs.W008"
+def test_e003_a_database_whose_app_is_not_installed() -> None:
+    with (
+        connection("mysql"),
+        mock.patch.object(database, "alias", return_value="default"),
+        mock.patch.object(database, "of_vendor", return_value=None),
+    ):
+        # Each command says it at its start, and whoever uses the database without one.
+        found = django_checks.run_checks(tags=["django_ojs"])
+        with pytest.raises(NotSupportedError) as raised:
+            database.dialect()
+    (problem,) = (each for each in found if each.id == "django_ojs.E003")
+    assert problem.hint == 'Add "django_ojs.contrib.mariadb" to INSTALLED_APPS, and run migrate.'
+    assert problem.hint in str(raised.value)
 
 
 def test_postgresql_needs_no_option() -> None:
@@ -468,7 +415,7 @@ def test_the_checks_run_with_manage_py_check() -> None:
         mock.patch.object(database, "alias", return_value="default"),
         pytest.raises(SystemCheckError, match=r"django_ojs\.E003"),
     ):
-        call_command("check", databases=["default"], tags=["database"])
+        call_command("check", databases=["default"], tags=["django_ojs"])
 
 
 def test_destinations_without_the_library_that_reaches_them_are_an_error() -> None:

@@ -32,6 +32,7 @@ from django_ojs.http import metrics, urls
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models import Job, Overview, Queue
 from django_ojs.not_installed import PATHS
+from django_ojs.operations import queues
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import list_jobs
 from django_ojs.operations.jobs.search_query import parse
@@ -162,26 +163,48 @@ def test_a_report_with_a_checkpoint_is_rejected_where_nothing_keeps_it(
     assert Job.objects.get().progress is None
 
 
+@pytest.mark.parametrize(
+    ("extension", "app", "fields"),
+    [
+        ("tenants", "tenants", {"tenant_fairness": {"enabled": True}}),
+        ("limits of queues", "limits", {"rate_limit": {"max_per_second": 7}}),
+    ],
+)
 def test_a_field_of_a_queue_that_only_an_extension_knows_says_the_line_to_add(
-    without: Callable[[str], None],
+    without: Callable[[str], None], extension: str, app: str, fields: dict[str, Any]
 ) -> None:
-    fields = {"tenant_fairness": {"enabled": True}}
     with override_settings(OJS={}):
         api = Api(make_key("admin"))
         api.put("admin/queues/shared/config", fields).ok()
-        without("tenants")
+        without(extension)
         error = api.put("admin/queues/shared/config", fields).error(422, "unsupported")
-        assert '"django_ojs.extensions.tenants" to INSTALLED_APPS' in error["message"]
+        assert f'"django_ojs.extensions.{app}" to INSTALLED_APPS' in error["message"]
         # What is stored can be taken away, and changes nothing.
         push(queue="shared", meta={"tenant_id": "acme"})
         assert Job.objects.get().marks == 0
-        api.put("admin/queues/shared/config", {"tenant_fairness": None}).ok()
+        api.put("admin/queues/shared/config", dict.fromkeys(fields)).ok()
     assert Queue.objects.get(pk="shared").config == {}
     with (
         override_settings(OJS={"QUEUES": {"shared": fields}}),
-        pytest.raises(ImproperlyConfigured, match=r"django_ojs\.extensions\.tenants"),
+        pytest.raises(ImproperlyConfigured, match=rf"django_ojs\.extensions\.{app}"),
     ):
         conf.settings()
+
+
+def test_the_form_of_a_queue_has_what_is_installed(without: Callable[[str], None]) -> None:
+    stored = {"rate_limit": {"rate": {"limit": 3, "period": "PT1H"}}}
+    queues.configure("shared", stored)
+    url = "/admin/django_ojs/queue/action/configure/"
+    client = root()
+    assert "Limits of runs" in client.get(url, {"key": "shared"}).content.decode()
+    without("limits of queues")
+    page = client.get(url, {"key": "shared"})
+    assert "Limits of runs" not in page.content.decode()
+    assert "rate" not in page.context["form"].fields
+    client.post(url, {"key": "shared", "confirmed": "1", "strategy": "", "max_depth": "5"})
+    # What is stored stays.
+    bounds = {"backpressure": {"max_depth": 5}}
+    assert Queue.objects.get(pk="shared").config == stored | bounds
 
 
 def test_the_manifest_and_the_openapi_document_have_what_is_installed(

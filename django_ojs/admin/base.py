@@ -276,11 +276,11 @@ class OperatorModelAdmin(ObjectHistory):
 
     def panels(
         self, request: HttpRequest, query: TimedQueries, obj: Any
-    ) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the parts of an object's page that extensions bring: templates with contexts."""
+    ) -> list[tuple[Any, Mapping[str, Any]]]:
+        """Return the parts of an object's page that extensions bring: panels with contexts."""
         panels = [panel for panel in registry.brought("panels") if isinstance(obj, panel.kind)]
         return [
-            (panel.template, context)
+            (panel, context)
             for panel in sorted(panels, key=lambda panel: panel.place)
             if (context := panel.read(self, request, query, obj)) is not None
         ]
@@ -414,21 +414,22 @@ def granted_scopes(request: HttpRequest) -> frozenset[Scope]:
 
 
 def read_page(
-    request: HttpRequest, read: Callable[[PageRequest], Page[T] | None]
+    request: HttpRequest, query: TimedQueries, name: str, read: Callable[[PageRequest], Page[T]]
 ) -> tuple[Page[T] | None, dict[str, Any]]:
     """Read the page after, or before, the cursor of the address; return it with its context.
 
-    With an invalid cursor, this is the first page, and its context has an error.
+    With an invalid cursor, this is the first page, and its context has an error. `name` is that of
+    the query.
     """
     after, before = request.GET.get("after"), request.GET.get("before")
     cursor, errors = after or before or None, []
     wanted = PageRequest(limit=PER_PAGE, cursor=cursor, backwards=bool(before and not after))
     try:
-        page = read(wanted)
+        page = query(name, lambda: read(wanted))
     except InvalidRequest:
         errors.append(_("This page does not exist any more; this is the first page."))
         wanted = PageRequest(limit=PER_PAGE)
-        page = read(wanted)
+        page = query(name, lambda: read(wanted))
     started = wanted.cursor is not None
     return page, {"page": page, "started": started, "errors": errors}
 

@@ -1,6 +1,7 @@
 """Bulk operations: started from a confirmation page, followed by a progress bar, stopped."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from django import forms
@@ -65,9 +66,9 @@ class BulkOperationAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         operations: QuerySet[BulkOperation] = self.get_queryset(request).defer("errors")
-        page, paging = read_page(
-            request, lambda wanted: keyset.page(operations, {"-pk": int}, wanted)
-        )
+        read = partial(keyset.page, operations, {"-pk": int})
+        with timed_queries() as query:
+            page, paging = read_page(request, query, gettext_noop("bulk operations"), read)
         rows = page.rows if page else []
         return self.render(
             request,
@@ -77,6 +78,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
                 **paging,
                 "rows": [_context(request, operation) for operation in rows],
                 "running": any(row.state in bulk_operations.OPEN for row in rows),
+                "unread": query.unread,
             },
         )
 

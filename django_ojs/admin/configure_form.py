@@ -15,7 +15,7 @@ from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.queue_config import check
+from django_ojs.spec.queue_config import check, is_known
 
 DEFAULT: Final = pgettext_lazy("a value", "default")
 
@@ -156,6 +156,9 @@ class ConfigureForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, (top, *_rest) in _MEMBERS.items():
+            if not is_known(top):  # Its extension is not installed.
+                del self.fields[name]
         in_force: Mapping[str, str] = self.initial.get(IN_FORCE) or {}
         for name, field in self.fields.items():
             value = in_force.get(".".join(_MEMBERS[name]), DEFAULT)
@@ -174,7 +177,11 @@ class ConfigureForm(forms.Form):
         The group named `opened` is unfolded (by default the first one), and so is each with an
         error.
         """
-        known = [name for name, _title, _fields in _GROUPS]
+        shown = [
+            (name, title, [field for field in fields if field in self.fields])
+            for name, title, fields in _GROUPS
+        ]
+        known = [name for name, _title, fields in shown if fields]
         first = opened if opened in known else known[0]
         return [
             (
@@ -182,7 +189,8 @@ class ConfigureForm(forms.Form):
                 [self[field] for field in fields],
                 name == first or any(field in self.errors for field in fields),
             )
-            for name, title, fields in _GROUPS
+            for name, title, fields in shown
+            if fields
         ]
 
     def clean(self) -> dict[str, Any]:
@@ -226,7 +234,7 @@ def changes(queue: Queue, changed: Mapping[str, Any]) -> dict[str, Any]:
     return {
         top: merged.get(top)
         for top in dict.fromkeys(path[0] for path in _MEMBERS.values())
-        if merged.get(top) != queue.config.get(top)
+        if is_known(top) and merged.get(top) != queue.config.get(top)
     }
 
 

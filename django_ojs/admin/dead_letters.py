@@ -62,4 +62,4 @@ class DeadLetterAdmin(OperatorModelAdmin):
 
 
 def _all(found: Groups) -> str:
-    return _("all %(count)s") % {"count": f"{number(found.total)}{'+' * found.capped}"}
+    return _("all %(count)s") % {"count": number(found.total)}

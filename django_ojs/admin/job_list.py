@@ -143,10 +143,8 @@ def page(
 ) -> dict[str, Any]:
     """Return the context of the page that the address names."""
     scans = listing.index_scans(which)
-    found, paging = read_page(
-        request,
-        lambda wanted: query(gettext_noop("jobs"), lambda: listing.list_jobs(which, wanted)),
-    )
+    read = partial(listing.list_jobs, which)
+    found, paging = read_page(request, query, gettext_noop("jobs"), read)
     count = found.count if found else partial(listing.count, which)
     total = query(gettext_noop("number of jobs"), count)
     jobs = found.rows if found else []

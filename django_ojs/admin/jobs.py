@@ -1,6 +1,7 @@
 """Jobs: a list with a search box, and a page with the history of each job."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -33,7 +34,7 @@ from django_ojs.operations.jobs import lineage, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
-from django_ojs.operations.jobs.search_hints import unknown_name
+from django_ojs.operations.jobs.search_hints import members_with, unknown_name
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.operations.maintenance import job_retention
 from django_ojs.reports import search_suggestions
@@ -235,11 +236,25 @@ def _meant(query: TimedQueries, text: str, payload: bool) -> list[tuple[str, str
     def finds(which: JobFilter) -> bool:
         return bool(query(gettext_noop("jobs"), lambda: listing.list_jobs(which, _ONE).rows))
 
-    return [
-        (other, "?" + urlencode({"q": other}))
-        for other in search_query.alternatives(text)
-        if (which := _search(other, payload).filter) is not None and finds(which)
-    ]
+    def found(others: Iterable[str]) -> list[tuple[str, str]]:
+        return [
+            (other, "?" + urlencode({"q": other}))
+            for other in others
+            if (which := _search(other, payload).filter) is not None and finds(which)
+        ]
+
+    return found(search_query.alternatives(text)) or found(_by_members(query, text, payload))
+
+
+def _by_members(query: TimedQueries, text: str, payload: bool) -> Iterator[str]:
+    """Yield searches for the value in the members of arguments that have it, such as an address."""
+    value, rest = search_query.value_and_rest(text, "args")
+    which = _search(" ".join(rest), payload).filter
+    if not (value and value.isprintable() and payload) or which is None:
+        return
+    (typed,) = (each for _name, each, _quoted in search_query.split(value))
+    for name in query(gettext_noop("arguments"), lambda: members_with(typed, which)) or ():
+        yield " ".join([*rest, f"{name}:{value}"])
 
 
 def _attempts(job: Job) -> list[Attempt]:

@@ -16,8 +16,8 @@ from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import DeadLetterJob, Overview
 from django_ojs.models.base import StoredModel
-from django_ojs.operations.jobs import dead_letters
 from django_ojs.storage import in_memory_state
+from django_ojs.storage.figures import counts
 
 if TYPE_CHECKING:
     from django_ojs.finding import Finding
@@ -42,7 +42,6 @@ class Number:
     value: int
     is_of: Literal["problems", "jobs"]
     level: str = ""
-    has_more: bool = False
 
     @property
     def unit(self) -> str:
@@ -161,5 +160,5 @@ def _numbers(
 
 
 def _dead_letters() -> Number | None:
-    number, has_more = dead_letters.total()
-    return Number(value=number, is_of="jobs", has_more=has_more) if number else None
+    number = counts.dead_letters()
+    return Number(value=number, is_of="jobs") if number else None

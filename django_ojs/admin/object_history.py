@@ -1,4 +1,4 @@
-"""The page *History* of an object: its entries of the audit trail."""
+"""The page *History* of an object: what extensions know of who did what to it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ else:
 
 
 class ObjectHistory(_Admin):
-    """Shows the audit trail in place of Django's log, which has only what was done in the admin.
+    """Shows what extensions know. Django's log has only what was done in the admin.
 
     Nothing is written to Django's log: an act is recorded once, by the operation.
     """
@@ -31,7 +31,7 @@ class ObjectHistory(_Admin):
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data is not None:
             about = (request, str(self.opts.model_name), unquote(object_id))
-            response.context_data["rows"] = registry.brought("history", *about)
+            response.context_data["parts"] = registry.brought("history", *about)
         return response  # A redirect, if there is no such object.
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:

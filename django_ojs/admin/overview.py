@@ -1,4 +1,4 @@
-"""The overview: a verdict and what is wrong, then the queues, and what extensions add."""
+"""The overview: what is wrong first, then the queues."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,11 @@ from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.panels import columns_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.extensions.incidents import storage
-from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.finding import Finding
-from django_ojs.models import Overview, Queue
+from django_ojs.hooks import registry
+from django_ojs.models import Incident, Overview, Queue
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import current_findings, latest_runs
+from django_ojs.reports import current_findings, incidents, verdict
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.scopes import Scope
@@ -101,28 +100,24 @@ class OverviewAdmin(OperatorModelAdmin):
         return {key: Overview(pk="1") if key == "1" else None for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        # This process may be one that seldom writes its figures, so they are written if due.
-        rollups.flush_if_due()
+        overview = Overview(pk="1")
         with timed_queries() as query:
             now = timezone.now()
-            known = query(gettext_noop("incidents"), storage.rows)
+            known = query(gettext_noop("incidents"), incidents.rows)
             found = current_findings.read(query)
             is_complete = known is not None and not query.unread
             before = known or {}
-            over = storage.ended(before, found.findings, now=now, are_complete=is_complete)
-            context = _context(query, found) | {
-                "over": _over(query, over[:_MAX_OVER]),
-                "panels": self.panels(request, query, Overview(pk="1")),
-            }
-        storage.write(before, found.findings, now=now, are_complete=is_complete)
+            over = incidents.ended(before, found.findings, now=now, are_complete=is_complete)
+            context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
+            context["panels"] = self.panels(request, query, overview)
+        incidents.write(before, found.findings, now=now, are_complete=is_complete)
         causes = found.causes
         navigation.remember_findings(causes, are_complete=is_complete)
         context |= self._incidents(
             request,
-            [storage.since(each, before.get(each.identity), now) for each in causes],
+            [incidents.since(each, before.get(each.identity), now) for each in causes],
             context["cells"],
         )
-        overview = Overview(pk="1")
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             found.maintenance is not None and found.maintenance.enabled
         )
@@ -133,8 +128,8 @@ class OverviewAdmin(OperatorModelAdmin):
     def _incidents(
         self, request: HttpRequest, found: Sequence[Finding], cells: Mapping[str, Any]
     ) -> dict[str, Any]:
-        def shown(finding: Finding, others: Sequence[Finding] = ()) -> Incident:
-            return Incident(
+        def shown(finding: Finding, others: Sequence[Finding] = ()) -> ShownIncident:
+            return ShownIncident(
                 finding=finding,
                 remedies=remedies(self, request, finding)[:_MAX_REMEDIES],
                 cells=cells.get(finding.queue, ()) if finding.queue else (),
@@ -152,7 +147,7 @@ class OverviewAdmin(OperatorModelAdmin):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Incident:
+class ShownIncident:
     """A finding with what mends it, and others of its kind. `cells`: what columns say of its queue.
 
     `more`: how many others there are besides.
@@ -161,19 +156,19 @@ class Incident:
     finding: Finding
     remedies: Sequence[Button]
     cells: Sequence[Any]
-    others: Sequence["Incident"]
+    others: Sequence["ShownIncident"]
     more: int
 
 
-def _over(
-    query: TimedQueries, rows: Sequence[storage.Incident]
-) -> list[tuple[storage.Incident, int | None]]:
+def _over(query: TimedQueries, rows: Sequence[Incident]) -> list[tuple[Incident, int | None]]:
     """Return each with the number of runs that have completed since, if it is of a queue."""
     since = {(row.queue, row.type): row.ended_at for row in rows if row.queue and row.ended_at}
     numbers: Mapping[Any, int] = {}
     if since:
-        completed = query(gettext_noop("runs since"), lambda: rollup_queries.completed_since(since))
-        numbers = completed or {}
+        completed = query(
+            gettext_noop("runs since"), lambda: registry.brought("completed_since", since)
+        )
+        numbers = dict(completed or ())
     return [(row, numbers.get((row.queue, row.type))) for row in rows]
 
 
@@ -184,25 +179,15 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     named = {each.queue for each in found.causes if each.queue}
     rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]
     columns, cells = columns_of(Queue, query, {row.name: row for row in rows})
-    busy = [row.name for row in shown if row.status.counts.get(State.ACTIVE)]
-    holders = query(gettext_noop("running jobs"), lambda: latest_runs.holders(busy)) if busy else {}
     return {
-        "verdict": found.verdict,
+        "verdict": verdict.of(found),
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
-        "rows": [
-            (
-                row,
-                workers.slots_of[row.name] if workers else None,
-                (holders or {}).get(row.name),
-                cells[row.name],
-            )
-            for row in shown
-        ],
+        "rows": [(row, row.oldest) for row in shown],
         "columns": columns,
         "cells": cells,
         "waits_since": min((found.oldest or {}).values(), default=None),

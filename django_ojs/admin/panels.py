@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """A part of the pages of objects: of a `Job`, or of a queue, which is a `QueueStatus`.
+    """A part of the pages of objects: of a `Job`, a queue (`QueueStatus`), or the `Overview`.
 
-    `read` returns what its template gets as `panel`, or None where there is nothing to show; each
-    of its queries runs in the `TimedQueries` of the page, and gives None where it takes too long.
-    `template` is the name of the template. A lower `place` comes first.
+    `read` returns what its template gets as `panel`, or None if there is nothing to show. Each of
+    its queries runs in the `TimedQueries` of the page, and returns None if it takes too long.
+    `template` is the name of the template, and `figures` that of one for the list of figures with
+    which a page of a queue and the overview begin: such a panel is right below it, and any other
+    one at the end. A lower `place` comes first.
     """
 
     kind: type[Any]
     read: "Callable[[OperatorModelAdmin, HttpRequest, TimedQueries, Any], Mapping[str, Any] | None]"
     template: str
+    figures: str = ""
     place: int = 0
 
 
@@ -36,9 +39,10 @@ class AdminColumn:
     """A column of the list of jobs (`model` is `Job`) or of that of queues (`Queue`).
 
     `cells` is called with the rows of a page, which are jobs or `reports.queue_overview`'s rows of
-    queues. It returns what stands in them, by the id of the job or the name of the queue; others
-    show a dash. It has the time of a query of the page. `template` shows a cell, which it gets as
-    `cell`; without one, a cell is a text. A narrow window hides what is `is_wide_only`.
+    queues. It returns their cells, by the id of the job or the name of the queue; a row without one
+    shows a dash. It may take as long as a query of the page. `template` shows a cell, which it gets
+    as `cell`; without a template, a cell is a text. A narrow window hides the column if
+    `is_wide_only`.
     """
 
     model: type[Model]

@@ -52,7 +52,7 @@ def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) ->
 def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if queue.paused:
         raise Skipped(_("The queue is already paused."))
-    queues.pause(queue.name, by=request.user.get_username())
+    queues.pause(queue.name)
     text = _("Queue %(queue)s is paused: it accepts jobs, and workers fetch none.")
     return text % {"queue": queue.name}
 
@@ -60,7 +60,7 @@ def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
 def _drain(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if queue.draining_at is not None:
         raise Skipped(_("The queue is already draining."))
-    queues.drain(queue.name, by=request.user.get_username())
+    queues.drain(queue.name)
     text = _(
         "Queue %(queue)s is draining: within a second it accepts no jobs, and workers "
         "finish those in it."
@@ -79,7 +79,7 @@ def _drain_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if not queue.paused and queue.draining_at is None:
         raise Skipped(_("The queue is neither paused nor draining."))
-    queues.resume(queue.name, by=request.user.get_username())
+    queues.resume(queue.name)
     text = _("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them.")
     return text % {"queue": queue.name}
 

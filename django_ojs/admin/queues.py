@@ -2,32 +2,21 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, pgettext_lazy
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.finding_remedies import remedies
-from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.panels import columns_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.workers import labels_of
-from django_ojs.extension import WantedEvents
-from django_ojs.extensions.statistics import rollups
-from django_ojs.extensions.statistics.admin_queue_figures import (
-    history_charts,
-    release_markers,
-)
-from django_ojs.extensions.statistics.history import Period, history
 from django_ojs.finding import Finding
-from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
@@ -38,7 +27,6 @@ from django_ojs.reports import findings, latest_runs
 from django_ojs.reports.current_findings import queue_rows
 from django_ojs.reports.queue_overview import OverviewRow
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.published import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -59,40 +47,6 @@ _SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChartPeriod:
-    """A time that the charts show, until now, and the width of their columns."""
-
-    label: StrOrPromise
-    length: timedelta
-    width: Period
-
-
-#: By the value of the query parameter.
-_PERIODS: Final = {
-    "hour": ChartPeriod(
-        label=pgettext_lazy("the last …", "hour"), length=timedelta(hours=1), width="1m"
-    ),
-    "6h": ChartPeriod(
-        label=pgettext_lazy("the last …", "6 hours"), length=timedelta(hours=6), width="5m"
-    ),
-    "day": ChartPeriod(
-        label=pgettext_lazy("the last …", "day"), length=timedelta(days=1), width="1h"
-    ),
-    "week": ChartPeriod(
-        label=pgettext_lazy("the last …", "week"), length=timedelta(days=7), width="1h"
-    ),
-}
-
-#: Events that the charts mark, of the latest events of the queue.
-_MARKED: Final = {
-    EventType.QUEUE_PAUSED: pgettext_lazy("queue", "paused"),
-    EventType.QUEUE_RESUMED: pgettext_lazy("queue", "resumed"),
-    EventType.QUEUE_CONFIG_UPDATED: pgettext_lazy("queue", "configured"),
-}
-_MAX_READ: Final = 500
-
-
 class QueueAdmin(OperatorModelAdmin):
     """The queues that have a row or jobs."""
 
@@ -111,7 +65,6 @@ class QueueAdmin(OperatorModelAdmin):
         return found
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        rollups.flush_if_due()
         text = request.GET.get("q", "").strip().replace("\0", "")
         sort = request.GET.get("sort", "")
         with timed_queries() as query:
@@ -149,8 +102,6 @@ class QueueAdmin(OperatorModelAdmin):
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        rollups.flush_if_due()
-        period = _PERIODS.get(request.GET.get("period", ""), _PERIODS["hour"])
         with timed_queries() as query:
             try:
                 status = query(gettext_noop("queue"), lambda: queues.get(key))
@@ -159,7 +110,7 @@ class QueueAdmin(OperatorModelAdmin):
                     _("There is no such queue: it has no jobs and no configuration.")
                 ) from None
             payload = payloads.has_permission(request)
-            context = {} if status is None else _context(query, status, period, payload=payload)
+            context = {} if status is None else _context(query, status, payload=payload)
             found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
             if status is not None:
                 context["panels"] = self.panels(request, query, status)
@@ -187,9 +138,10 @@ class RunningJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListeningWorker:
-    """A worker of the queue. `running` None: its jobs are not known; `more`: how many others.
+    """A worker of the queue.
 
-    `capped`: there may be yet more, which were not read.
+    `running` is None if its jobs are not known; `more` is how many others run. If `capped`, there
+    may be further jobs, which were not read.
     """
 
     status: WorkerStatus
@@ -231,35 +183,19 @@ def _workers(
     return [of(status) for status in found.workers]
 
 
-def _context(
-    query: TimedQueries, status: queues.QueueStatus, period: ChartPeriod, *, payload: bool
-) -> dict[str, Any]:
+def _context(query: TimedQueries, status: queues.QueueStatus, *, payload: bool) -> dict[str, Any]:
     name = status.name
     oldest = query(gettext_noop("oldest job"), lambda: oldest_available.oldest([name]))
     rows = queue_rows(query, [status], oldest).rows
-    since = timezone.now() - period.length
-    points = query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name))
     listeners = query(
         gettext_noop("its workers"), lambda: workers_known.listening(name, limit=_MAX_WORKERS)
     )
-    wanted = WantedEvents(types=_MARKED.keys(), limit=_MAX_READ, subject=name, among=_MAX_READ)
-    happened = query(gettext_noop("changes"), lambda: registry.brought("past_events", wanted)) or []
-    deployed = query(gettext_noop("releases"), lambda: release_markers(since, name)) or []
     return {
         "row": rows[0] if rows else None,
         "status": status,
         "listeners": listeners,
         "workers": _workers(query, name, listeners, payload=payload) if listeners else (),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
-        "period": period,
-        "periods": _PERIODS.items(),
-        "figures": history_charts(
-            points,
-            happened=[
-                *((event.time, str(_MARKED[event.type])) for event in happened),
-                *deployed,
-            ],
-        ),
     }
 
 

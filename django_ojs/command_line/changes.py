@@ -24,7 +24,7 @@ from django_ojs.command_line.subcommand import (
     add_confirmation,
     usage_error,
 )
-from django_ojs.formatting import grouped
+from django_ojs.formatting import grouped, number_of
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
@@ -123,7 +123,7 @@ def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
             # A worker is executing it now.
             time.sleep(_WAIT)
         operation = bulk_operations.get(operation.pk)
-        console.progress(counted_jobs(operation.matched))
+        console.progress(number_of(operation.matched, "job"))
     console.progress("")
     return operation
 
@@ -171,13 +171,8 @@ def _json(console: Console, action: str, done: int, skipped: int, failed: int, *
 def number_of_jobs(number: int, more: bool) -> str:
     """Return "1 job", or "at least 7 jobs" where there may be more."""
     if not more:
-        return counted_jobs(number)
+        return number_of(number, "job")
     return f"at least {grouped(number)} jobs"
-
-
-def counted_jobs(number: int) -> str:
-    """Return "1 job" or "7 jobs"."""
-    return f"{grouped(number)} job" if number == 1 else f"{grouped(number)} jobs"
 
 
 def _arguments(parser: ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -47,12 +47,13 @@ class TableColumn(NamedTuple):
     """A column of a table.
 
     If the terminal is too narrow, the values of columns that shrink are cut, and columns are left
-    out: the one with the highest `drops` first, and those with 0 never.
+    out: those without a value, then the one with the highest `drops`, and those with 0 never. A
+    text keeps its beginning, and an id its end. Names that do not fit are counted.
     """
 
     title: str
     right: bool = False
-    shrinks: bool = False
+    shrinks: Literal["", "text", "id", "names"] = ""
     drops: int = 0
 
 
@@ -108,7 +109,7 @@ class Console:
             self._write((" " * _GAP).join(aligned).rstrip() + "\n")
 
     def _aligned(self, column: TableColumn, cell: Cell, width: int) -> str:
-        text = cell.text if len(cell.text) <= width else f"{cell.text[: width - 1]}…"
+        text = cell.text if len(cell.text) <= width else _cut(cell.text, width, column.shrinks)
         space, styled = " " * (width - len(text)), self._styled(text, cell.style)
         return space + styled if column.right else styled + space
 
@@ -215,6 +216,21 @@ def _is_control(character: str) -> bool:
     return category[0] == "C" or category in ("Zl", "Zp")
 
 
+def _cut(text: str, width: int, shrinks: str) -> str:
+    if shrinks == "id":
+        return f"…{text[1 - width :]}"
+    if shrinks != "names":
+        return f"{text[: width - 1]}…"
+    names = text.split(", ")
+    fitting = len(names)
+    shown = text
+    # The first name is whole, however long it is.
+    while len(shown) > width and fitting > 1:
+        fitting -= 1
+        shown = f"{', '.join(names[:fitting])} +{len(names) - fitting}"
+    return shown
+
+
 def _widths(
     columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]], *, fit: bool
 ) -> dict[int, int]:
@@ -227,12 +243,24 @@ def _widths(
     if not fit:
         return widths
     least = _NARROW
+    narrowest = [
+        max(
+            (len(_cut(row[n].text, 0, "names")) for row in cells if each.shrinks == "names"),
+            default=0,
+        )
+        for n, each in enumerate(columns)
+    ]
+    empty = [n for n in widths if columns[n].drops and {row[n].text for row in cells[1:]} == {NONE}]
     while (excess := _excess(widths)) > 0:
-        shrinking = [n for n in widths if columns[n].shrinks and widths[n] > least]
+        shrinking = [
+            n for n in widths if columns[n].shrinks and widths[n] > max(least, narrowest[n])
+        ]
         dropping = [n for n in widths if columns[n].drops]
-        if shrinking:
+        if empty:
+            del widths[empty.pop()]
+        elif shrinking:
             widest = max(shrinking, key=widths.__getitem__)
-            widths[widest] = max(least, widths[widest] - excess)
+            widths[widest] = max(least, narrowest[widest], widths[widest] - excess)
         elif dropping:
             del widths[max(dropping, key=lambda n: columns[n].drops)]
         elif least > _NARROWEST:

@@ -25,14 +25,12 @@ def _dead_letters(console: Console, options: Options) -> int:
         none="There are no dead letters.",
         groups_total=found.found,
         jobs_total=found.total,
-        jobs_total_capped=found.capped,
         pruned_at=None if found.pruned_at is None else format_timestamp(found.pruned_at),
     ):
         return OK
     console.line()
-    total = grouped(found.total) + "+" * found.capped
     some = f" The newest {grouped(found.seen)} are grouped." if found.more else ""
-    console.line(f"Dead letters: {total}.{some}", "bold")
+    console.line(f"Dead letters: {grouped(found.total)}.{some}", "bold")
     if found.found > len(found.groups):
         values = {"count": grouped(len(found.groups)), "total": grouped(found.found)}
         console.line(
@@ -62,9 +60,9 @@ _COLUMNS: Final[list[ListColumn[Group]]] = [
     column("error_type"),
     column("message", "text"),
     column("type"),
-    column("queue", drops=1),
-    column("first", "time", drops=2),
-    column("last", "time"),
+    column("queue", drops=2),
+    column("first", "time", drops=3),
+    column("last", "time", drops=1),
     ListColumn(name="search", value=lambda group: _search(group) or None, only="json"),
 ]
 

@@ -238,7 +238,7 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
         column("outcome", "state"),
         column("finished_at", "time"),
         ListColumn(name="ran", value=ran),
-        column("worker_id", drops=1),
+        column("worker_id", "id", drops=1),
         ListColumn(name="error", value=error, kind="text"),
     ]
     write_table(console, columns, attempts)

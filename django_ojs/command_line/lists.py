@@ -38,11 +38,19 @@ _STYLES: Final = {
 }
 
 
-#: What the values of a column are, which decides how a table shows them. A `name` is a name,
-#: several names, or another text that must not be cut. A `text` may be cut. A `job` is the id of a
-#: job, shown by its beginning. A `time` is shown by how long ago it was, or how long it is until
-#: then. A `duration` is the time since a moment. A `state` is shown in its colour.
-Kind = Literal["name", "text", "job", "number", "time", "duration", "state"]
+#: What the values of a column are, which decides how a table shows them. A `name` is a name, or
+#: another text that must not be cut. Of `names`, those that do not fit are counted. A `text` may be
+#: cut. A `job` is the id of a job, shown by its beginning; an `id` is another one, which may be cut
+#: at its beginning. A `time` is shown by how long ago it was, or how long it is until then. A
+#: `duration` is the time since a moment. A `state` is shown in its colour.
+Kind = Literal["name", "names", "text", "job", "id", "number", "time", "duration", "state"]
+
+#: The kinds whose values are cut if the terminal is too narrow.
+_SHRINKS: Final[Mapping[Kind, Literal["text", "id", "names"]]] = {
+    "text": "text",
+    "id": "id",
+    "names": "names",
+}
 
 #: How many digits of a job's id a table on a terminal shows, if these tell the jobs apart.
 _SHORT_ID: Final = 8
@@ -162,7 +170,7 @@ def write_table(console: Console, columns: Sequence[ListColumn[Row]], rows: Iter
             TableColumn(
                 each.title or each.name.replace("_", " ").upper(),
                 right=each.kind in ("number", "duration"),
-                shrinks=each.kind == "text",
+                shrinks=_SHRINKS.get(each.kind, ""),
                 drops=each.drops,
             )
             for each in shown

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, unknown_name, usage_error
 from django_ojs.operations import queues
 from django_ojs.spec.errors import NotFound, OJSError
@@ -43,7 +42,7 @@ def _each(change: Callable[..., Any], text: str) -> Callable[[Console, Options],
         for name in options["queues"]:
             known_queue(name)
         for name in options["queues"]:
-            change(name, by=operator())
+            change(name)
             if not console.as_json:
                 console.line(text % {"queue": name})
         if console.as_json:

@@ -16,12 +16,11 @@ from uuid import UUID
 from django.core.management.base import CommandError
 
 from django_ojs import hooks
-from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import FAILED, OK, USAGE, Options, Subcommand
 from django_ojs.conf import settings
-from django_ojs.formatting import grouped
+from django_ojs.formatting import grouped, number_of
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -64,7 +63,7 @@ def _export(console: Console, options: Options) -> int:
                 offloaded += "offloaded" in job.options
                 steps += job.workflow_id is not None
                 if number % PROGRESS == 0:
-                    console.progress(counted_jobs(number))
+                    console.progress(number_of(number, "job"))
     finally:
         # This is shown even if the reader has ended early, because it has these jobs.
         entry.complete(jobs=number)

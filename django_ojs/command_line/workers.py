@@ -19,20 +19,20 @@ from django_ojs.reports import ended_workers
 from django_ojs.reports.ended_workers import EndedWorker
 
 _WORKER_COLUMNS: Final[list[ListColumn[WorkerStatus]]] = [
-    column("id", path="worker.pk"),
+    column("id", "id", "worker.pk"),
     column("state", "state", "condition"),
-    column("queues", "text"),
+    column("queues", "names"),
     ListColumn(name="pool", value=lambda row: row.worker.pool or None, drops=3),
     column("active_jobs", "number", title="JOBS"),
     column("concurrency", "number", "worker.concurrency", title="SLOTS"),
     column("hostname", path="worker.hostname", drops=4),
     column("pid", path="worker.pid", drops=5),
-    column("labels", "text", "worker.labels", drops=2),
+    column("labels", "names", "worker.labels", drops=2),
     *members("version started_at", of="worker"),
     column("seen_at", "time", "worker.seen_at", title="SEEN", drops=1),
 ]
 _DEAD_COLUMNS: Final[list[ListColumn[EndedWorker]]] = [
-    column("id"),
+    column("id", "id"),
     column("how"),
     column("ended_at", "time", title="DIED"),
     column("jobs_rescued", "number", title="JOBS TAKEN BACK"),

@@ -95,7 +95,7 @@ def milliseconds(data: Mapping[str, Any], name: str) -> timedelta | None:
 
 
 def timestamp(data: Mapping[str, Any], name: str) -> datetime | None:
-    """Return a timestamp of RFC 3339 with an offset, or None where it is missing."""
+    """Return a timestamp of RFC 3339 with an offset, or None if it is missing."""
     value = string(data, name)
     return None if value is None else times.parse_timestamp(value, name)
 

@@ -28,6 +28,9 @@ _CORE: Final = (
 #: The capability that a level of conformance needs, beside those of the levels below.
 _LEVELS: Final = {2: "cron_jobs", 3: "workflows", 4: "rate_limiting"}
 
+#: What the conformance document calls a database (conformance §4), where that is another name.
+_BACKENDS: Final = {"postgresql": "postgres"}
+
 
 def declared() -> list[Declared]:
     """Return what the core and the installed extensions declare."""
@@ -56,7 +59,7 @@ def manifest(base: str) -> dict[str, Any]:
         ),
         "conformance_tier": "runtime",
         "protocols": ["http"],
-        "backend": database.dialect().backend,
+        "backend": _BACKENDS.get(database.kind(), database.kind()),
         "capabilities": {
             "batch_enqueue": True,
             "cron_jobs": "cron_jobs" in capabilities,

@@ -1,10 +1,10 @@
 """Pages of lists: by limit and cursor or offset (http-binding §17), or by number (admin-api §4)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from django_ojs.http import fields
-from django_ojs.operations.keyset import Count, Page, PageRequest
+from django_ojs.operations.keyset import Count, Page, PageRequest, Row
 from django_ojs.spec.errors import InvalidRequest
 
 DEFAULT_LIMIT: Final = 50
@@ -30,8 +30,23 @@ def cursor_page(query: Mapping[str, str]) -> PageRequest:
     return PageRequest(limit=limit, offset=offset, cursor=query.get("cursor") or None)
 
 
-def described(query: Mapping[str, str], wanted: PageRequest, page: Page[Any]) -> dict[str, Any]:
-    """Return the `pagination` of a response of the data plane."""
+def listed(
+    query: Mapping[str, str],
+    name: str,
+    read: Callable[[PageRequest], Page[Row]],
+    render: Callable[[Row], Any],
+) -> dict[str, Any]:
+    """Return the response of a list of the data plane: the page that the query asks for.
+
+    Raises InvalidRequest.
+    """
+    wanted = cursor_page(query)
+    page = read(wanted)
+    shown = [render(row) for row in page.rows]
+    return {name: shown, "pagination": _described(query, wanted, page)}
+
+
+def _described(query: Mapping[str, str], wanted: PageRequest, page: Page[Any]) -> dict[str, Any]:
     total, capped = page.count()
     out: dict[str, Any] = {
         "total": total,

@@ -62,15 +62,15 @@ urlpatterns: list[URLPattern] = [
     route("v1/queues", queues.QueueList, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),
     route(f"{_QUEUE}/config", queues.QueueConfiguration, "ojs-queue-config"),
-    route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
-    route(f"{_QUEUE}/drain", queues.QueueDrain, "ojs-queue-drain"),
-    route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),
+    route(f"{_QUEUE}/pause", queues.QueueChange, "ojs-queue-pause", change="pause"),
+    route(f"{_QUEUE}/drain", queues.QueueChange, "ojs-queue-drain", change="drain"),
+    route(f"{_QUEUE}/resume", queues.QueueChange, "ojs-queue-resume", change="resume"),
     # Dead letters
     route("v1/dead-letter", dead_letter.DeadLetters, "ojs-dead-letters"),
     route("v1/dead-letter/stats", dead_letter.DeadLetterFigures, "ojs-dead-letter-stats"),
     route(_DEAD_LETTER, dead_letter.DeadLetterDetail, "ojs-dead-letter"),
     route(f"{_DEAD_LETTER}/retry", dead_letter.DeadLetterRetry, "ojs-dead-letter-retry"),
-    # Of the extensions
+    # The routes of extensions follow.
     *registry.brought("routes"),
     *unsupported_routes.of_extensions(registry.extensions()),
     # The control plane

@@ -1,6 +1,6 @@
 """The routes of the control plane, all under one prefix (ojs-admin-api §5).
 
-So a proxy can have rules for the control plane alone, by the path.
+A proxy can therefore have rules by path for the control plane.
 """
 
 from typing import Final
@@ -25,9 +25,9 @@ _DEAD_LETTER: Final = f"{_ADMIN}/dead-letter/<str:key>"
 urlpatterns = [
     route(f"{_ADMIN}/queues", queues.AdminQueues, "ojs-admin-queues"),
     route(_QUEUE, queues.AdminQueue, "ojs-admin-queue"),
-    route(f"{_QUEUE}/pause", queues.AdminQueuePause, "ojs-admin-queue-pause"),
-    route(f"{_QUEUE}/drain", queues.AdminQueueDrain, "ojs-admin-queue-drain"),
-    route(f"{_QUEUE}/resume", queues.AdminQueueResume, "ojs-admin-queue-resume"),
+    route(f"{_QUEUE}/pause", queues.AdminQueueChange, "ojs-admin-queue-pause", change="pause"),
+    route(f"{_QUEUE}/drain", queues.AdminQueueChange, "ojs-admin-queue-drain", change="drain"),
+    route(f"{_QUEUE}/resume", queues.AdminQueueChange, "ojs-admin-queue-resume", change="resume"),
     route(f"{_QUEUE}/config", queues.AdminQueueConfig, "ojs-admin-queue-config"),
     route(f"{_QUEUE}/rate-limit", queues.AdminQueueRateLimit, "ojs-admin-queue-rate-limit"),
     route(f"{_QUEUE}/jobs", queues.AdminQueueJobs, "ojs-admin-queue-jobs"),

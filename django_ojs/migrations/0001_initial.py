@@ -47,84 +47,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="LimitedQueue",
-            fields=[
-                ("queue", models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
-            ],
-            options={
-                "db_table": "ojs_limited_queue",
-                "default_permissions": (),
-            },
-        ),
-        migrations.CreateModel(
-            name="LimitKey",
-            fields=[
-                (
-                    "key",
-                    models.CharField(
-                        verbose_name="key", max_length=255, primary_key=True, serialize=False
-                    ),
-                ),
-                ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
-                ("expires_at", models.DateTimeField()),
-                ("paused_until", models.DateTimeField(null=True)),
-                ("paused_at", models.DateTimeField(null=True)),
-                ("override", django_ojs.models.fields.StoredJSONField(default=dict)),
-                ("override_until", models.DateTimeField(verbose_name="override until", null=True)),
-                ("limited_since", models.DateTimeField(null=True)),
-                ("limited_by", models.CharField(blank=True, max_length=16)),
-                ("eased_at", models.DateTimeField(null=True)),
-                ("rescheduled_until", models.DateTimeField(null=True)),
-                ("dropped", models.PositiveBigIntegerField(default=0)),
-                ("dropped_at", models.DateTimeField(null=True)),
-            ],
-            options={
-                "verbose_name_plural": "limit keys",
-                "db_table": "ojs_limit_key",
-                "verbose_name": "limit key",
-                "default_permissions": ("view",),
-                "indexes": [
-                    models.Index(models.F("expires_at"), name="ojs_limit_key_expires"),
-                    models.Index(
-                        models.F("limited_by"),
-                        condition=models.Q(("limited_by", ""), _negated=True),
-                        name="ojs_limit_key_by",
-                    ),
-                    models.Index(
-                        models.F("dropped_at"),
-                        condition=models.Q(("dropped_at__isnull", False)),
-                        name="ojs_limit_key_dropped",
-                    ),
-                    models.Index(
-                        models.F("paused_until"),
-                        condition=models.Q(("paused_until__isnull", False)),
-                        name="ojs_limit_key_paused",
-                    ),
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="LimitCheck",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("limit_key", models.CharField(max_length=255)),
-                ("due_at", models.DateTimeField()),
-            ],
-            options={
-                "db_table": "ojs_limit_check",
-                "default_permissions": (),
-                "indexes": [
-                    models.Index(
-                        models.F("due_at"), models.F("limit_key"), name="ojs_limit_check_due"
-                    ),
-                    models.Index(
-                        models.F("limit_key"), models.F("due_at"), name="ojs_limit_check_key"
-                    ),
-                ],
-            },
-        ),
-        migrations.CreateModel(
             name="KnownName",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -977,7 +899,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        RunSQLFiles("postgresql"),
-        RunSQLFiles("sqlite"),
-        RunSQLFiles("mysql"),
+        RunSQLFiles(),
     ]

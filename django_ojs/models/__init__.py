@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from django_ojs.models.api_key import ApiKey
     from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
     from django_ojs.models.dead_letter import DeadLetterJob
+    from django_ojs.models.incident import Incident
     from django_ojs.models.overview import Overview
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "BulkOperation",
     "BulkOperationJob",
     "DeadLetterJob",
+    "Incident",
     "Job",
     "KnownName",
     "Lease",

@@ -24,7 +24,7 @@ _READ: Final = ("state", "options", "timeout_ms", "created_at", "started_at", "e
 
 
 def expired_condition(since: timedelta = timedelta(0)) -> str:
-    """Whether a waiting job expired at least `since` ago, in SQL."""
+    """Return the SQL condition that a waiting job expired at least `since` ago."""
     # The partial index has the same condition.
     expires = (
         f"expires_at IS NOT NULL AND state {sql_files.before(Trigger.EXPIRE, State.DISCARDED)}"

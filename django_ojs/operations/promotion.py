@@ -15,7 +15,7 @@ from django_ojs.storage.dialects import sql_files
 
 
 def due_condition(since: timedelta = timedelta(0)) -> str:
-    """Whether a scheduled or retryable job has been due for at least `since`, in SQL."""
+    """Return the SQL condition that a scheduled or retryable job has been due for `since`."""
     due = f"state {sql_files.before(Trigger.TIMER, State.AVAILABLE)}"
     return raw_queries.is_older(Job, "due_at", due, since)
 

@@ -1,1 +1,1 @@
-"""What the three doors show of queues, jobs and workers. It reads, and no other part imports it."""
+"""What the three doors show of queues, jobs and workers. It only reads, and only they import it."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.finding import Finding
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
@@ -13,10 +12,9 @@ from django_ojs.operations.keyset import Page
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports import findings, health_queries, queue_overview, verdict
+from django_ojs.reports import findings, health_queries, queue_overview
 from django_ojs.reports.health_queries import Observations, Signs
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
-from django_ojs.reports.verdict import Verdict
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -31,16 +29,19 @@ MAX_CHECKED: Final = 500
 
 
 class Query(Protocol):
-    """Runs a named query. None: it has no result, such as one that took too long."""
+    """Runs a named query.
+
+    It returns None without a result, such as that of a query that took too long.
+    """
 
     def __call__(self, name: str, query: Callable[[], T]) -> T | None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueRows:
-    """Rows of queues, the fullest first; `are_known`: whether they were read.
+    """Rows of queues, the fullest first. `are_known` is whether they were read.
 
-    `listening` None: the workers are not known.
+    `listening` is None if the workers are not known.
     """
 
     rows: list[OverviewRow]
@@ -62,19 +63,15 @@ class CurrentFindings:
     unread: Sequence[str]
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether jobs run, in a sentence."""
-        return verdict.of(self)
-
-    @property
     def causes(self) -> list[Finding]:
-        """Those that do not follow from another one."""
+        """The findings that do not follow from another one."""
         return findings.without_consequences(self.findings)
 
     def causes_within(self, within: Collection[str] | None) -> list[Finding]:
-        """Return what concerns these queues, or everything (None).
+        """Return the findings that concern these queues, or all if it is None.
 
-        That no worker runs concerns no single queue, but that none takes the jobs of one does.
+        A finding that no worker runs at all concerns no single queue; that no worker takes the jobs
+        of a queue concerns this queue.
         """
         if within is None:
             return self.causes
@@ -89,7 +86,7 @@ def _without_limit(name: str, query: Callable[[], T]) -> T | None:
 def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
     """Return the findings, with the figures from which they follow.
 
-    `with_keys`: those about API keys too, which the role of a worker may not read.
+    `with_keys` includes those about API keys, which the role of a worker may not read.
     """
     unread: list[str] = []
 
@@ -104,7 +101,7 @@ def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindi
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
     oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting)) if waiting else {}
-    rows = queue_rows(query, statuses, oldest, with_episodes=seen.full_queues)
+    rows = queue_rows(query, statuses, oldest, may_be_full=seen.full_queues)
     status = maintenance(query) if seen.maintenance_mode else MaintenanceStatus(enabled=False)
     observed = query("failures", lambda: health_queries.observe(seen))
     found = findings.of_system(
@@ -127,7 +124,7 @@ def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindi
 
 
 def maintenance(query: Query) -> MaintenanceStatus | None:
-    """Return the maintenance mode; None if it is unknown."""
+    """Return the maintenance mode, or None if it is unknown."""
     return query("maintenance mode", mode.status)
 
 
@@ -136,12 +133,12 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
     *,
-    with_episodes: bool = True,
+    may_be_full: bool = True,
 ) -> QueueRows:
     """Return the rows of these queues."""
     listening = query("workers", lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
-    flows = query("throughput", lambda: rollup_queries.flows(queues=names))
+    flows = query("throughput", lambda: queue_overview.flows(names))
     by_queue = listening.by_queue if listening else None
     rows = query(
         "pressure",
@@ -150,7 +147,7 @@ def queue_rows(
             flows=flows,
             oldest=oldest or {},
             listens=by_queue,
-            with_episodes=with_episodes,
+            may_be_full=may_be_full,
         ),
     )
     return QueueRows(rows=rows or [], are_known=rows is not None, listening=listening)

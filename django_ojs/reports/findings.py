@@ -13,7 +13,6 @@ from typing import Final
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import absolute_time, grouped, number_of
 from django_ojs.models import ApiKey, DeadLetterJob, Job, Overview, Queue, Worker
@@ -30,7 +29,7 @@ from django_ojs.storage.dialects.server import LockHolder
 OLD: Final = timedelta(minutes=15)
 VERY_OLD: Final = timedelta(hours=1)
 
-#: A queue is found full at most so long after the first job that it rejected or dropped.
+#: A queue counts as full within this time after the first job that it rejected or dropped.
 _FOUND_FULL_WITHIN: Final = timedelta(seconds=10)
 
 _WHEN_FULL: Final = {
@@ -39,7 +38,7 @@ _WHEN_FULL: Final = {
     "drop_oldest": "Its oldest jobs are dropped for new ones.",
 }
 
-#: Without a worker, or without its maintenance, these follow.
+#: The findings that follow if no worker runs, or if no worker does the maintenance.
 _OF_NO_WORKER: Final = frozenset({"no_worker"})
 _OF_NO_MAINTENANCE: Final = frozenset({"no_worker", "no_maintenance", "maintenance"})
 
@@ -53,7 +52,7 @@ def of_system(
     transaction: timedelta | None,
     keys: Sequence[KeyProblem] = (),
 ) -> list[Finding]:
-    """Return what was found, worst first, also what follows from something else that was."""
+    """Return all findings, worst first, including those that follow from others."""
     found: list[Finding] = []
     if is_stopped := maintenance is not None and maintenance.enabled:
         found.append(_maintenance(maintenance))
@@ -82,7 +81,10 @@ def of_type(type: str) -> list[Finding]:
 
 
 def of_queue(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
-    """Return what was found about a queue, worst first. `is_stopped`: by maintenance mode."""
+    """Return what was found about a queue, worst first.
+
+    `is_stopped` is whether maintenance mode is on.
+    """
     seen = health_queries.signs(with_keys=False)
     found = [*_unknown_types(seen), *health_queries.found_by_extensions(seen)]
     return worst_first(
@@ -105,7 +107,7 @@ def worst_first(found: Sequence[Finding]) -> list[Finding]:
 
 
 def without_consequences(found: Sequence[Finding]) -> list[Finding]:
-    """Leave out what follows from something else that was found."""
+    """Leave out the findings that follow from other findings."""
     kinds = {each.kind for each in found if each.is_incident}
     return [each for each in found if not each.follows & kinds]
 
@@ -253,7 +255,7 @@ def _of_row(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Finding]:
 def _stopped(
     row: OverviewRow, *, kind: str, how: str, why: str, cure: str, since: datetime | None
 ) -> Finding:
-    """Return a finding of which the cure is to resume the queue."""
+    """Return a finding about a queue that has to be resumed."""
     queue = row.name
     may_resume = (("paused_at", timezone.now()),)
     return Finding(
@@ -273,39 +275,40 @@ def _stopped(
 
 
 def _of_bound(row: OverviewRow) -> list[Finding]:
-    queue, bound = row.name, row.bound
-    rejected = _lately(row.flow.rejected, row.level_since)
-    dropped = _lately(row.flow.dropped, row.level_since)
+    full, queue = row.fullness, row.name
+    if full is None:
+        return []  # An extension reports why jobs were rejected in a queue without a bound.
+    rejected = _lately(row.flow.rejected, full.since)
+    dropped = _lately(row.flow.dropped, full.since)
     numbers = ((rejected, "rejected"), (dropped, "dropped"))
     lost = " and ".join(f"{number_of(n, 'job')} {what}" for n, what in numbers if n)
     pages = (
         AdminPage(model=Queue, key=queue, action="configure"),
         AdminPage(model=Job, jobs=_ready(queue)),
     )
-    if row.level is not Level.GOOD:
-        is_full = row.level is Level.BAD
-        depth, most = Load(jobs=row.depth, size=row.size or 0).nearest(bound)
-        how = "nearly full" if not is_full else "still filling up" if row.has_room else "full"
-        when = _WHEN_FULL[bound.strategy]
+    if full.level is not Level.GOOD:
+        is_full, has_room = full.level is Level.BAD, full.pressure < 1
+        how = "nearly full" if not is_full else "still filling up" if has_room else "full"
+        when = _WHEN_FULL[row.status.config.backpressure.strategy]
         return [
             Finding(
                 kind="queue_full" if is_full else "queue_nearly_full",
                 severity=Severity.CRITICAL if is_full else Severity.WARNING,
                 queue=queue,
-                text=f"Queue {queue} is {how}: {grouped(depth)} of {grouped(most)}"
+                text=f"Queue {queue} is {how}: {grouped(full.depth)} of {grouped(full.most)}"
                 + (f"; {lost}." if lost else "."),
-                why=when if is_full and not row.has_room else f"When it is full: {when}",
+                why=when if is_full and not has_room else f"When it is full: {when}",
                 cure=(
                     "Start more workers for it, see which jobs wait and why, or raise its bound."
                 ),
                 command=f"ojs_worker {_worker_arguments(queue)}",
                 jobs=rejected + dropped,
-                since=row.level_since,
+                since=full.since,
                 pages=pages,
             )
         ]
-    if not lost or not row.bounded:
-        return []  # What rejected them in a queue without a bound, an extension says.
+    if not lost:
+        return []
     return [
         Finding(
             kind="queue_rejected",
@@ -372,8 +375,10 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
 
 
 def _lately(minutes: Sequence[int], since: datetime | None) -> int:
-    """Return the sum of the minutes since the begin of an episode, or of all of them if it is
-    None or earlier."""
+    """Return the sum of the minutes since the start of an episode.
+
+    Return the sum of all minutes if `since` is None or earlier than these.
+    """
     if since is None:
         return sum(minutes)
     first = since - _FOUND_FULL_WITHIN
@@ -388,7 +393,7 @@ def _worker_arguments(queue: str) -> str:
 
 
 def _of_taken_back(found: TakenBack) -> list[Finding]:
-    """Return what happened to workers whose jobs were taken back: some died, and others live."""
+    """Return findings about workers whose jobs were taken back, dead or alive."""
     results = []
     if (died := found.died) is not None:
         results.append(_died(died))
@@ -500,7 +505,10 @@ def _transaction(lasts: timedelta) -> Finding:
 
 
 def locked(holder: LockHolder) -> Finding:
-    """Return that a session keeps the rows of running jobs locked. `doctor` asks for it."""
+    """Return the finding that a session keeps the rows of running jobs locked.
+
+    `doctor` asks for it.
+    """
     return Finding(
         kind="jobs_locked",
         subject=str(holder.pid),

@@ -30,15 +30,15 @@ from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import Milliseconds
 
-#: Dead letters and others are counted up to this.
+#: Dead letters and other jobs are counted up to this number.
 MOST: Final = 10_000
 
-#: How far back workers that died are found, in the latest unsuccessful runs.
+#: How long workers that died are reported, if their runs are among the latest unsuccessful ones.
 LATELY: Final = timedelta(hours=1)
 #: For how long the last failure of an extension is shown.
 FAILURES_SHOWN: Final = timedelta(hours=1)
 MOST_LOST: Final = 1_000
-#: Jobs that are due next and are read to find those of unknown types.
+#: How many of the jobs that are due next are read to find those of unknown types.
 MOST_DUE: Final = 2_000
 MOST_TYPES: Final = 10
 #: How long maintenance may be late before it is a finding.
@@ -63,7 +63,7 @@ class LostWorkers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TakenBack:
-    """The workers whose jobs were taken back lately: those that are gone, and those that live."""
+    """The workers whose jobs were taken back lately: those that died, and those that are alive."""
 
     died: LostWorkers | None = None
     live: LostWorkers | None = None
@@ -71,7 +71,7 @@ class TakenBack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldBack:
-    """A type of which jobs were claimed by workers that have no handler for it."""
+    """A type whose jobs were claimed by workers without a handler for it."""
 
     type: str
     queue: str
@@ -104,7 +104,10 @@ class Observations:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signs:
-    """What there is to look for: one statement asks it, and what is absent costs no other one."""
+    """What may be wrong.
+
+    One statement reads these signs, and only those found cost further queries.
+    """
 
     #: Whether jobs are due, became due or expired over a minute ago, and still wait.
     due: bool = True
@@ -121,9 +124,9 @@ class Signs:
 
 
 def signs(*, with_keys: bool = True) -> Signs:
-    """Ask for the signs of what is wrong: each is the end of an index.
+    """Read the signs of what may be wrong; each is found at the end of an index.
 
-    `with_keys`: those about API keys too, which the role of a worker may not read.
+    `with_keys` includes those about API keys, which the role of a worker may not read.
     """
     ago = database.dialect().ago
     hour, delay = ago(LATELY.total_seconds()), settings().unknown_type_delay
@@ -157,7 +160,7 @@ def signs(*, with_keys: bool = True) -> Signs:
 
 
 def observe(seen: Signs) -> Observations:
-    """Read what happened lately: some bounded ranges of indexes."""
+    """Read what happened lately, from some bounded ranges of indexes."""
     due = due_by_queue() if seen.due else Counter[str]()
     return Observations(
         fresh_dead=new_dead_letters() if seen.dead_letters else 0,
@@ -185,19 +188,19 @@ def maintained() -> timedelta | None:
 
 
 def found_by_extensions(seen: Signs) -> Iterator[Finding]:
-    """Ask the extensions that may have found something."""
+    """Return the findings of the extensions that may have found something."""
     for extension in seen.extensions:
         yield from registry.brought_by(extension, "findings")
 
 
 def due_by_queue() -> Counter[str]:
-    """Return the jobs that are due and not yet available, up to `MOST`."""
+    """Return how many jobs are due and not yet available, by queue, up to `MOST` in all."""
     due = Job.primary.filter(state__in=(State.SCHEDULED, State.RETRYABLE), due_at__lte=Now())
     return Counter(due.order_by("due_at", "pk").values_list("queue", flat=True)[:MOST])
 
 
 def failed_extensions() -> list[Finding]:
-    """Return what extensions failed to do lately in this process: of others, their logs tell."""
+    """Return what extensions failed to do lately in this process; other processes log theirs."""
     since = timezone.now() - FAILURES_SHOWN
     return [
         Finding(
@@ -225,9 +228,9 @@ def oldest_transaction() -> timedelta | None:
 
 
 def taken_back() -> TakenBack:
-    """Return the workers whose jobs were taken back in the last hour, of the latest runs.
+    """Return the workers whose jobs were taken back in the last hour, among the latest runs.
 
-    Those that send heartbeats live: they, the network or the database had stalled.
+    Workers that send heartbeats are alive: they, the network or the database had stalled.
     """
     runs = ended_workers.latest_runs().filter(
         outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
@@ -263,7 +266,7 @@ def _lost(runs: Sequence[tuple[str | None, UUID, str, datetime, bool]]) -> LostW
         type_of[job] = type
     job, workers = max(by_job.items(), key=lambda item: len(item[1]))
     type, of_type = max(by_type.items(), key=lambda item: len(item[1]))
-    # One worker alone tells something only if it had one job, or jobs of one type.
+    # A single worker shows a pattern only if it had one job, or mostly jobs of one type.
     is_job = len(workers) > 1 or len(by_job) == 1
     is_type = is_job or len(of_type) > max(1, len(number) // 2) or len(by_type) == 1
     return LostWorkers(
@@ -276,10 +279,10 @@ def _lost(runs: Sequence[tuple[str | None, UUID, str, datetime, bool]]) -> LostW
 
 
 def held_back() -> list[HeldBack]:
-    """Return the types that no handler knows: a worker postpones such a job for a while.
+    """Return the types that no handler knows, whose jobs workers postpone for a while.
 
-    Of the jobs that are due next; so a type is found when a worker meets it, and no job is counted
-    in the whole table.
+    They are sought among the jobs that are due next, so a type is found when a worker meets it, and
+    no query counts the whole table.
     """
     due = Job.primary.filter(
         state__in=(State.SCHEDULED, State.RETRYABLE),

@@ -1,4 +1,4 @@
-"""What workers run now, and what a worker ran last: bounded ranges of indexes, and no new index."""
+"""What workers run now, and what a worker ran last, from bounded ranges of existing indexes."""
 
 from collections import defaultdict
 from collections.abc import Collection

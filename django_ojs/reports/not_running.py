@@ -14,7 +14,6 @@ from django_ojs import formatting, hooks
 from django_ojs.claim_rules import Waits
 from django_ojs.conf import settings
 from django_ojs.extension import WantedEvents
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.not_installed import name_of
@@ -27,7 +26,7 @@ from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
 
-#: Jobs before it in its queue that are counted.
+#: The most jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200
@@ -35,7 +34,7 @@ _MOST_EVENTS: Final = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotRunning:
-    """Why a job does not run now. `kind` decides what mends it, or what its rule says does."""
+    """Why a job does not run now. `kind`, or the rule that holds it, decides what mends it."""
 
     kind: str
     sentence: str
@@ -43,9 +42,9 @@ class NotRunning:
 
 
 def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
-    """Return why a job does not run; None if it runs, or has ended.
+    """Return why a job does not run, or None if it runs or has ended.
 
-    `key` stands for its limit key in the sentence.
+    `key` replaces its limit key in the sentence.
     """
     state = State(job.state)
     if state is State.ACTIVE or state in TERMINAL:
@@ -137,7 +136,7 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
                 "It is the next job of its queue: a worker takes it as soon as a slot is free."
             ),
         )
-    flow = rollup_queries.flows(queues=[job.queue]).get(job.queue)
+    flow = queue_overview.flows([job.queue]).get(job.queue)
     minutes = (
         min(before, MOST_BEFORE) / flow.went_per_minute if flow and flow.went_per_minute else 0
     )
@@ -168,7 +167,7 @@ def _place(before: int, minutes: float) -> str:
 
 def _before(job: Job) -> int:
     """Return how many jobs are claimed before it, up to one more than `MOST_BEFORE`."""
-    # Those that are held do not keep it from running.
+    # Jobs that are held do not keep it from running.
     available = Job.primary.filter(
         queue=job.queue, state=State.AVAILABLE, hold__lt=FIRST_HELD
     ).order_by()

@@ -11,13 +11,7 @@ from enum import StrEnum
 
 from django.db.models.functions import Now
 
-from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.backpressure.operations import episodes
-from django_ojs.extensions.backpressure.operations.episodes import NONE as NO_EPISODE
-from django_ojs.extensions.backpressure.operations.episodes import Episode
-from django_ojs.extensions.backpressure.storage import Load
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics.rollup_queries import Flow
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.operations.workers import registry as workers_known
@@ -28,13 +22,18 @@ from django_ojs.spec.states import State
 #: Workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000
 
-#: Jobs that are read to find claims without the id of a worker, and how old these may be.
+#: How many jobs are read to find claims without the id of a worker, and how old they may be.
 MOST_JOBS = 1_000
 LATELY = timedelta(seconds=15)
 
-#: A queue that is not growing has rates that differ by some percent: jobs that are enqueued in one
-#: minute finish in the next.
+#: The rates of a queue that is not growing differ by some percent, because jobs that are enqueued
+#: in one minute finish in the next.
 _NOISE = 1.05
+
+
+#: A flow has so many minutes, and its rates are means over the last whole ones of these.
+FLOW_MINUTES = 60
+RATE_MINUTES = 5
 
 
 class Level(StrEnum):
@@ -48,20 +47,72 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Fullness:
+    """How full a bounded queue is: an extension says it (`Extension.fullness`)."""
+
+    #: Depth ÷ bound, of the bound that is nearer: these two are in jobs or in bytes.
+    pressure: float
+    depth: int
+    most: int
+    #: The size of the waiting jobs in bytes; None if no bound needs it.
+    size: int | None
+    #: Whether it is full, or above its warning threshold, or was a minute ago.
+    level: Level
+    #: Since when it has been full or nearly full, as `level` says.
+    since: datetime | None
+
+
+def _minutes() -> list[int]:
+    return [0] * FLOW_MINUTES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """A queue's figures by minute, oldest first; the last minute is the current one.
+
+    An extension says them (`Extension.flows`). `came`: jobs enqueued; `went`: jobs completed or
+    discarded; `rejected` and `dropped`: jobs that a full queue rejected or dropped.
+    """
+
+    came: list[int] = field(default_factory=_minutes)
+    went: list[int] = field(default_factory=_minutes)
+    rejected: list[int] = field(default_factory=_minutes)
+    dropped: list[int] = field(default_factory=_minutes)
+
+    @property
+    def came_per_minute(self) -> float:
+        """Jobs enqueued per minute, over the last whole minutes."""
+        return _rate(self.came)
+
+    @property
+    def rejected_per_minute(self) -> float:
+        """Jobs rejected per minute, over the last whole minutes."""
+        return _rate(self.rejected)
+
+    @property
+    def went_per_minute(self) -> float:
+        """Jobs finished per minute, over the last whole minutes."""
+        return _rate(self.went)
+
+
+def _rate(minutes: list[int]) -> float:
+    # The current minute is left out, because its sums are not complete.
+    return sum(minutes[-1 - RATE_MINUTES : -1]) / RATE_MINUTES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OverviewRow:
     """One queue."""
 
     status: QueueStatus
     flow: Flow
-    #: Whether `flow` was read; else it has no activity.
+    #: Whether `flow` was read; if not, it is empty.
     is_flow_known: bool = True
-    #: Running workers that fetch from it; None: unknown.
+    #: How many running workers fetch from it; None if unknown.
     listening: int | None = 0
     oldest: datetime | None = None
-    #: Since when it has been full or nearly full, with hysteresis.
-    episode: Episode = NO_EPISODE
-    #: The waiting jobs in bytes; None: no bound needs it.
-    size: int | None = None
+    #: How full it is; None without a bound.
+    fullness: Fullness | None = None
 
     @property
     def name(self) -> str:
@@ -72,11 +123,6 @@ class OverviewRow:
     def bound(self) -> Backpressure:
         """Its bounds."""
         return self.status.config.backpressure
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it has a bound."""
-        return bounds.is_bounded(self.bound)
 
     @property
     def depth(self) -> int:
@@ -90,35 +136,12 @@ class OverviewRow:
 
     @property
     def pressure(self) -> float | None:
-        """Depth ÷ bound, of the bound that is nearer; None without one."""
-        if not self.bounded:
-            return None
-        return Load(jobs=self.depth, size=self.size or 0).pressure(self.bound)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it is below its bound now, also while `level` says that it is full."""
-        return self.pressure is None or self.pressure < 1
-
-    @property
-    def level(self) -> Level:
-        """Whether it is full, or above its warning threshold, or was a minute ago."""
-        pressure = self.pressure
-        if pressure is None:
-            return Level.GOOD
-        if pressure >= 1 or self.episode.full_at:
-            return Level.BAD
-        is_near = pressure >= self.bound.warning_threshold or self.episode.near_full_at
-        return Level.FAIR if is_near else Level.GOOD
-
-    @property
-    def level_since(self) -> datetime | None:
-        """Return since when it is full or nearly full, as `level` says."""
-        return self.episode.full_at if self.level is Level.BAD else self.episode.near_full_at
+        """Depth ÷ bound, of the bound that is nearer; None without a bound."""
+        return self.fullness.pressure if self.fullness else None
 
     @property
     def unworked(self) -> bool:
-        """Whether jobs are available, and no worker fetches them."""
+        """Whether jobs are available, but no worker fetches them."""
         return bool(self.available and not self.status.paused and self.listening == 0)
 
     @property
@@ -135,7 +158,7 @@ class OverviewRow:
     def growing(self) -> bool:
         """Whether more jobs come than are finished, by more than the noise of the rates.
 
-        Those that a full queue rejects come too.
+        Jobs that a full queue rejects count as coming.
         """
         return self._comes > self.flow.went_per_minute * _NOISE
 
@@ -145,9 +168,9 @@ class OverviewRow:
 
     @property
     def drains_in(self) -> float | None:
-        """Seconds until no job is available at the current rates; None: never, or not soon.
+        """Seconds until no job is available at the current rates, or None if never or not soon.
 
-        A difference of the rates that may be noise empties no queue.
+        A difference of the rates that may be noise is not counted.
         """
         went = self.flow.went_per_minute
         return self.available / (went - self._comes) * 60 if went > self._comes * _NOISE else None
@@ -173,9 +196,9 @@ class Listeners:
 
 
 def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
-    """Return the number of running workers of each queue; their heartbeats name the queues.
+    """Return the number of running workers of each queue, from the queues in their heartbeats.
 
-    A queue of `statuses` of which jobs are claimed without the id of a worker has at least one.
+    A queue of `statuses` whose jobs are claimed without the id of a worker counts at least one.
     """
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
@@ -213,7 +236,7 @@ def is_worked(queue: str) -> bool:
 def _claimed_without_worker() -> set[str]:
     """Return the queues of jobs that run, or ended lately, and were claimed without a worker id.
 
-    A client over HTTP need not send one; these jobs are the only sign of it.
+    A client over HTTP need not send one, so only these jobs show that a worker exists.
     """
     anonymous = Job.primary.filter(worker_id=None)
     running = anonymous.filter(state=State.ACTIVE).values_list("queue", flat=True)
@@ -226,34 +249,37 @@ def _claimed_without_worker() -> set[str]:
     return {*running.distinct()[:MOST_JOBS], *ended}
 
 
+def flows(queues: Collection[str]) -> dict[str, Flow]:
+    """Return what comes to these queues and leaves them, as far as an extension knows it."""
+    return dict(registry.brought("flows", queues))
+
+
 def overview(
     statuses: Collection[QueueStatus],
     *,
     flows: Mapping[str, Flow] | None,
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
-    with_episodes: bool = True,
+    may_be_full: bool = True,
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
-    `flows` None: the rates are unknown. `listens` None: the listeners are unknown.
+    `flows` is None if the rates are unknown, and `listens` if the listeners are. `may_be_full` is
+    False if no queue was full or nearly full lately.
     """
-    open_episodes = episodes.of([each.name for each in statuses]) if with_episodes else {}
-    found = []
-    for status in statuses:
-        by_size = status.config.backpressure.max_size_bytes is not None
-        found.append(
-            OverviewRow(
-                status=status,
-                flow=(flows or {}).get(status.name) or rollup_queries.nothing(),
-                is_flow_known=flows is not None,
-                listening=None if listens is None else listens.get(status.name, 0),
-                oldest=oldest.get(status.name),
-                episode=open_episodes.get(status.name, NO_EPISODE),
-                size=bounds.load(status.name).size if by_size else None,
-            )
+    fullness = dict(registry.brought("fullness", statuses, may_be_full))
+    rows = [
+        OverviewRow(
+            status=status,
+            flow=(flows or {}).get(status.name) or Flow(),
+            is_flow_known=status.name in (flows or {}),
+            listening=None if listens is None else listens.get(status.name, 0),
+            oldest=oldest.get(status.name),
+            fullness=fullness.get(status.name),
         )
-    return sorted(found, key=_pressing)
+        for status in statuses
+    ]
+    return sorted(rows, key=_pressing)
 
 
 def _pressing(row: OverviewRow) -> tuple[float, int, str]:

@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from django.utils import timezone
 
 from django_ojs.finding import Severity
 from django_ojs.formatting import duration, grouped, number_of
-
-if TYPE_CHECKING:
-    from django_ojs.reports.current_findings import CurrentFindings
+from django_ojs.reports.current_findings import CurrentFindings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class SystemStatus:
     """`parts` are what was looked at, and what could not be found out."""
 
     level: Literal["good", "fair", "bad"]
@@ -26,8 +24,8 @@ class Verdict:
         return f"{self.word} · {', '.join(self.parts)}"
 
 
-def of(found: "CurrentFindings") -> Verdict:
-    """Return the verdict. It is red where nothing can run, also where nothing is enqueued."""
+def of(found: CurrentFindings) -> SystemStatus:
+    """Return the status. It is bad if nothing can run, even if nothing is enqueued."""
     listening, observed = found.queues.listening, found.observed
     parts = []
     is_stopped = found.maintenance is not None and found.maintenance.enabled
@@ -52,13 +50,13 @@ def of(found: "CurrentFindings") -> Verdict:
         parts.append(f"not known: {', '.join(found.unread)}")
     incidents = {each.severity for each in found.causes if each.is_incident}
     if is_stopped:
-        return Verdict(level="bad", word="Not working", parts=parts)
+        return SystemStatus(level="bad", word="Not working", parts=parts)
     if incidents:
         level: Literal["fair", "bad"] = "bad" if Severity.CRITICAL in incidents else "fair"
-        return Verdict(level=level, word="Working, with problems", parts=parts)
+        return SystemStatus(level=level, word="Working, with problems", parts=parts)
     if found.unread:
-        return Verdict(level="fair", word="Not all is known", parts=parts)
-    return Verdict(level="good", word="Working", parts=parts)
+        return SystemStatus(level="fair", word="Not all is known", parts=parts)
+    return SystemStatus(level="good", word="Working", parts=parts)
 
 
 def _ago(age: timedelta) -> str:

@@ -355,7 +355,7 @@ def _path_of(cls: type[BaseException]) -> str:
 def _message(exception: BaseException) -> str:
     try:
         return str.__str__(str(exception))
-    except BaseException:  # a __str__ that raises must not hide the failure
+    except BaseException:  # A __str__ that raises must not hide the failure.
         return "(the message could not be read)"
 
 

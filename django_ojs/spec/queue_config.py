@@ -85,6 +85,11 @@ def declare(fields: Iterable[QueueFields]) -> None:
     _known = _Known(fields)
 
 
+def is_known(name: str) -> bool:
+    """Say whether the core or an extension that is installed has a field of this name."""
+    return name in _known.checks
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backpressure:
     """The bounds of a queue; None is unbounded."""

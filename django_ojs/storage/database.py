@@ -1,16 +1,15 @@
 """The database that holds the jobs, and the repetition of short transactions after contention.
 
-A new database is a line in `_DIALECTS`, a module in `dialects` and a folder in `dialects/sql`;
-`storage.schema` says where its functions and triggers are.
+An app brings a database by `ojs_dialects` of its config: the class of its dialect, by Django's
+vendor. `django_ojs` itself brings PostgreSQL and SQLite.
 """
 
 import os
 import random
-import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial, wraps
@@ -31,6 +30,7 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.module_loading import import_string
 
+from django_ojs.not_installed import line_for_database
 from django_ojs.spec.errors import RowLocked
 from django_ojs.storage.dialects.base import Dialect
 
@@ -55,15 +55,6 @@ _ONE_WRITER_TIMEOUT: Final = 5.0
 #: Rows that maintenance and bulk operations change in one transaction: some milliseconds of work,
 #: so that no other transaction waits long for their locks.
 BATCH = 500
-
-#: By Django's vendor: a class in `dialects`, which is imported where a connection has this vendor.
-#: MariaDB and MySQL have the same one, and MySQL is not supported.
-_DIALECTS: Final = {
-    "postgresql": "postgresql.PostgreSQL",
-    "sqlite": "sqlite.SQLite",
-    "mysql": "mariadb.MariaDB",
-}
-
 
 #: The connections of all threads.
 _watched: Final[WeakSet[BaseDatabaseWrapper]] = WeakSet()
@@ -150,14 +141,13 @@ def is_transaction_open(connection: BaseDatabaseWrapper) -> bool:
         return True
     if connection.connection is None or not connection.settings_dict["AUTOCOMMIT"]:
         return False
-    known = _by_vendor(connection.vendor)
+    known = of_vendor(connection.vendor)
     return not connection.autocommit if known is None else known.is_transaction_open(connection)
 
 
 def kind() -> str:
     """Return the name of the jobs' database: postgresql, sqlite or mariadb."""
-    vendor = connection().vendor
-    return "mariadb" if vendor == "mysql" else vendor
+    return dialect().name
 
 
 def dialect(using: str | None = None) -> Dialect:
@@ -166,32 +156,35 @@ def dialect(using: str | None = None) -> Dialect:
 
 
 @cache
-def _by_vendor(vendor: str) -> Dialect | None:
-    """Return the dialect of the databases that Django calls by this name."""
-    name = _DIALECTS.get(vendor)
-    if name is None:
-        return None
-    found: Dialect = import_string(f"django_ojs.storage.dialects.{name}")()
-    return found
+def of_vendor(vendor: str) -> Dialect | None:
+    """Return the dialect of the databases that Django calls by this name.
+
+    None where no installed app brings one. Its module is imported where it is asked for.
+    """
+    for config in apps.get_app_configs():
+        brought: Mapping[str, str] = getattr(config, "ojs_dialects", {})
+        if vendor in brought:
+            found: Dialect = import_string(brought[vendor])()
+            return found
+    return None
 
 
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection. Raises NotSupportedError naming the database."""
-    found = _by_vendor(connection.vendor)
-    if found is None or (connection.vendor == "mysql" and _is_mysql(connection)):
-        name = connection.vendor if found is None else "MySQL. Use MariaDB 10.11 or newer"
-        raise NotSupportedError(
-            "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; "
-            f"the alias {connection.alias!r} is {name}."
-        )
+    found = of_vendor(connection.vendor)
+    other = connection.vendor if found is None else None
+    if found is not None and found.other_product is not None:
+        other = found.other_product(connection)
+    if found is None or other is not None:
+        said = not_supported(connection.alias, str(other))
+        line = line_for_database(connection.vendor) if found is None else None
+        raise NotSupportedError(f"{said} {line}" if line else said)
     return found
 
 
-def _is_mysql(connection: BaseDatabaseWrapper) -> bool:
-    # The connection has known this since it was made. The check must not wait for a server that is
-    # away.
-    link: Any = connection
-    return link.connection is not None and not link.mysql_is_mariadb
+def not_supported(using: str, name: str) -> str:
+    """Return the error of an alias that has another database, called `name`."""
+    return f"django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; the alias {using!r} is {name}."
 
 
 def is_unavailable(error: BaseException) -> bool:
@@ -234,13 +227,13 @@ def is_conflict(error: BaseException) -> bool:
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
-    found = _by_vendor(link.vendor)
+    found = of_vendor(link.vendor)
     return {} if found is None else found.client_options(link.settings_dict["OPTIONS"])
 
 
 def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let a worker's new connection end soon when the machine of its server is off (a receiver)."""
-    if (found := _by_vendor(connection.vendor)) is not None:
+    if (found := of_vendor(connection.vendor)) is not None:
         found.notice_dead_server(connection)
 
 
@@ -319,24 +312,13 @@ def leave_if_read_only(error: BaseException) -> None:
 def unavailable_reason(error: Exception) -> str:
     """Return why the database cannot be used: the class of the error, and the server's reason.
 
-    Only known phrases are taken from its text, which could hold values.
+    Only phrases that the dialect knows are taken from its text, which could hold values.
     """
-    found = _REASONS.search(str(error))
+    known = of_vendor(connection().vendor)
+    found = known.reasons.search(str(error)) if known is not None else None
     name = type(error).__name__
-    return f"{name}: {found['fatal'] or found[0]}" if found else name
-
-
-#: FATAL is what PostgreSQL sends when it rejects or ends a connection.
-_REASONS: Final = re.compile(
-    r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
-    r"could not translate host name|failed to resolve host|unable to open database file|"
-    r"attempt to write a readonly database|server closed the connection unexpectedly|"
-    r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout|"
-    r"unknown database|unknown server host|can't connect to (local )?server|access denied for user|"
-    r"too many connections|server has gone away|lost connection to server|running with the "
-    r"--read-only option|WSREP has not yet prepared node|MariaDB has read triggers in part[^']+",
-    re.IGNORECASE,
-)
+    # The phrase is the last group, if there are any.
+    return f"{name}: {found[found.lastindex or 0]}" if found else name
 
 
 @contextmanager
@@ -348,7 +330,7 @@ def hardly_waiting() -> Iterator[None]:
     """
     link = connection()
     with _having(_hardly_waits, True), passing_by(_ROW_TIMEOUT):
-        if is_in_transaction(link):  # Such as that of ATOMIC_REQUESTS.
+        if is_in_transaction(link):  # ATOMIC_REQUESTS opens one, for example.
             dialect_of(link).limit_lock_waits(link, SHORT_LOCK_TIMEOUT_MS)
         yield
 
@@ -487,7 +469,7 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
 
 
 def after_commit_of(link: BaseDatabaseWrapper, then: Callable[[], object]) -> None:
-    """Do as `after_commit`, with a connection that the caller has found."""
+    """Do the same as `after_commit`, with a connection that the caller has found."""
     if link.in_atomic_block or link.get_autocommit():
         if _degraded.get():
             then = _complete(then)

@@ -28,7 +28,7 @@ BATCH: Final = 1000
 def objects() -> list[Named]:
     """Return the triggers, functions and indexes on jobs of neither the core nor an extension."""
     connection = database.connection()
-    known = schema.created(schema.all_statements(connection.vendor))
+    known = schema.created(schema.all_statements(database.dialect()))
     indexes = {index.name for index in Job._meta.indexes}
     present = database.dialect().named_objects(connection)
     return sorted(each for each in present - known if each.name not in indexes)
@@ -68,7 +68,7 @@ def drop() -> None:
     """Drop the triggers, functions and indexes."""
     connection = database.connection()
     with connection.cursor() as cursor:
-        for statement in schema.drop_statements(connection.vendor, objects()):
+        for statement in schema.drop_statements(database.dialect(), objects()):
             cursor.execute(statement)
 
 
@@ -81,10 +81,10 @@ def take_out(number: int) -> None:
     others = ((1 << MOST_NUMBERS) - 1) & ~(1 << number)
     (extension,) = (each for each in registry.extensions() if each.number == number)
     if extension.schema is not None:
-        has = schema.created(schema.statements_of(extension, connection.vendor))
+        has = schema.created(schema.statements_of(extension, database.dialect()))
         present = has & database.dialect().named_objects(connection)
         with connection.cursor() as cursor:
-            for statement in schema.drop_statements(connection.vendor, present):
+            for statement in schema.drop_statements(database.dialect(), present):
                 cursor.execute(statement)
     for model, column in ((Queue, "rules"), (Job, "marks")):
         with_bit = model.primary.annotate(bit=F(column).bitand(1 << number)).exclude(bit=0)

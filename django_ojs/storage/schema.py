@@ -1,9 +1,9 @@
 """The part of the schema that Django cannot express: functions, procedures, triggers, indexes.
 
-The core has its statements in `migrations/sql`, which a migration executes. An extension has its
-own in the folder `Extension.schema`: they are executed after each `migrate`, where something of
-them is missing. So an extension may be added to a site later, and what SQLite loses when a
-migration makes the table of jobs anew is made again.
+Those of the core are files of the dialect (`Server.schema`), which a migration executes. An
+extension has its own in the folder `Extension.schema`: they are executed after each `migrate`,
+where something of them is missing. So an extension may be added to a site later, and what SQLite
+loses when a migration makes the table of jobs anew is made again.
 """
 
 import re
@@ -19,32 +19,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from django_ojs.extension import Extension
 from django_ojs.hooks import registry
 from django_ojs.storage import database
+from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.rows import Named
-from django_ojs.storage.dialects.sql_files import folder_of
 
-_FOLDER: Final = Path(__file__).parents[1] / "migrations/sql"
-
-#: By vendor: the files of the core, in the order in which they are run.
-FILES: Final = {
-    "postgresql": ("constraints", "counts", "count_triggers", "admission", "push"),
-    "sqlite": ("count_triggers",),
-    "mysql": ("tables", "count_triggers"),
-}
-#: `flush` empties the tables of models only. On PostgreSQL a trigger empties the counts.
-_NO_JOBS: Final = {
-    "postgresql": (),
-    "sqlite": ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",),
-    "mysql": (
-        "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
-        "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
-    ),
-}
-#: Statements that drop something, where its name alone does not say of which table it is.
-_DROP: Final = {
-    ("postgresql", "TRIGGER"): "DROP TRIGGER {name} ON {table}",
-    ("postgresql", "FUNCTION"): "DROP FUNCTION {name} CASCADE",
-    ("mysql", "INDEX"): "DROP INDEX {name} ON {table}",
-}
 _CREATED: Final = re.compile(
     r"^CREATE (?:OR REPLACE )?(?:UNIQUE )?(TRIGGER|FUNCTION|PROCEDURE|INDEX) (?:IF NOT EXISTS )?"
     r"(\w+)(?:[^;(]*?\bON (\w+))?",
@@ -62,18 +39,19 @@ def create_missing(using: str, **kwargs: object) -> None:
     tables.
     """
     connection = connections[using]
-    if connection.vendor not in FILES or not _has_jobs(connection):
+    dialect = database.of_vendor(connection.vendor)
+    if dialect is None or not _has_jobs(connection):
         return
-    present = database.dialect_of(connection).named_objects(connection)
-    if created(core_statements(connection.vendor)) - present:
+    present = dialect.named_objects(connection)
+    if created(core_statements(dialect)) - present:
         with transaction.atomic(using=using):
-            _execute(connection, core_statements(connection.vendor))
+            _execute(connection, core_statements(dialect))
         # What changed while there were no triggers was not counted.
-        database.dialect_of(connection).repair_counts(connection)
+        dialect.repair_counts(connection)
     else:
-        _execute(connection, _NO_JOBS[connection.vendor])
+        _execute(connection, dialect.after_flush)
     for extension in registry.with_schema():
-        statements = statements_of(extension, connection.vendor)
+        statements = statements_of(extension, dialect)
         if created(statements) - present and _has_tables(connection, extension):
             with transaction.atomic(using=using):
                 _execute(connection, statements)
@@ -82,9 +60,10 @@ def create_missing(using: str, **kwargs: object) -> None:
 
 def create(connection: BaseDatabaseWrapper) -> None:
     """Create all of them, in place of those that exist."""
-    _execute(connection, core_statements(connection.vendor))
+    dialect = database.dialect_of(connection)
+    _execute(connection, core_statements(dialect))
     for extension in registry.with_schema():
-        _execute(connection, statements_of(extension, connection.vendor))
+        _execute(connection, statements_of(extension, dialect))
         extension.catch_up(connection)
 
 
@@ -95,28 +74,29 @@ def mark(connection: BaseDatabaseWrapper, number: int, jobs: str) -> None:
     _execute(connection, [statement.format(bit, jobs)])
 
 
-def drop_statements(vendor: str, objects: Collection[Named]) -> list[str]:
+def drop_statements(dialect: Dialect, objects: Collection[Named]) -> list[str]:
     """Return the statements that drop these: triggers and indexes before their functions."""
     return [
-        _DROP.get((vendor, each.kind), "DROP {kind} {name}").format_map(each._asdict())
+        dialect.drop.get(each.kind, "DROP {kind} {name}").format_map(each._asdict())
         for each in sorted(objects, key=lambda each: (each.kind not in ("TRIGGER", "INDEX"), each))
     ]
 
 
 def missing_of_extensions(connection: BaseDatabaseWrapper) -> list[str]:
     """Return the names of the extensions of which something is missing."""
+    dialect = database.dialect_of(connection)
     wanted = {
-        extension.name: created(statements_of(extension, connection.vendor))
+        extension.name: created(statements_of(extension, dialect))
         for extension in registry.with_schema()
     }
-    present = database.dialect_of(connection).named_objects(connection) if wanted else set()
+    present = dialect.named_objects(connection) if wanted else set()
     return [name for name, objects in wanted.items() if objects - present]
 
 
-def combined_constraints(connection: BaseDatabaseWrapper) -> dict[str, str]:
+def combined_constraints(dialect: Dialect) -> dict[str, str]:
     """Return the constraints of models that the files drop, and the one in the place of each."""
     combined: dict[str, str] = {}
-    for each in core_statements(connection.vendor):
+    for each in core_statements(dialect):
         if added := _ADDED.search(each):
             combined |= dict.fromkeys(_DROPPED.findall(each), added[1])
     return combined
@@ -131,27 +111,32 @@ def created(statements: Collection[str]) -> set[Named]:
     }
 
 
-def all_statements(vendor: str) -> list[str]:
+def all_statements(dialect: Dialect) -> list[str]:
     """Return the statements of the core and of all extensions for a database."""
-    extensions = [statements_of(each, vendor) for each in registry.with_schema()]
-    return sum(extensions, core_statements(vendor))
+    extensions = [statements_of(each, dialect) for each in registry.with_schema()]
+    return sum(extensions, core_statements(dialect))
 
 
-def core_statements(vendor: str) -> list[str]:
+def core_statements(dialect: Dialect) -> list[str]:
     """Return the statements of all files of the core."""
-    return [text for name in FILES[vendor] for text in statements(vendor, name)]
+    return [text for path in dialect.schema for text in statements(path)]
 
 
-def statements_of(extension: Extension, vendor: str) -> list[str]:
+def reverse_statements(dialect: Dialect) -> list[str]:
+    """Return the statements that undo those of the core."""
+    return statements(dialect.schema[0].with_name("drop.sql"))
+
+
+def statements_of(extension: Extension, dialect: Dialect) -> list[str]:
     """Return the statements of an extension, with its bit of `ojs_job.marks`."""
     assert extension.schema is not None
-    text = (extension.schema / f"{folder_of(vendor)}.sql").read_text(encoding="utf-8")
+    text = (extension.schema / f"{dialect.name}.sql").read_text(encoding="utf-8")
     return split(text.replace("{mark}", str(1 << extension.number)))
 
 
-def statements(vendor: str, name: str) -> list[str]:
-    """Return the statements of a file of the core."""
-    return split((_FOLDER / folder_of(vendor) / f"{name}.sql").read_text(encoding="utf-8"))
+def statements(path: Path) -> list[str]:
+    """Return the statements of a file."""
+    return split(path.read_text(encoding="utf-8"))
 
 
 def split(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from django_ojs.storage import database
 from django_ojs.storage.dialects import sql_files
+from django_ojs.storage.dialects.base import Dialect
 
 
 class Statements:
@@ -40,11 +41,11 @@ class Statements:
 
     def text(self, name: str) -> str:
         """Return a statement."""
-        return _load(self._folder, database.connection().vendor, name, self._values)
+        return _load(self._folder, database.dialect(), name, self._values)
 
 
 @cache
-def _load(folder: Path, vendor: str, name: str, values: tuple[tuple[str, str], ...]) -> str:
-    own = folder / sql_files.folder_of(vendor)
+def _load(folder: Path, dialect: Dialect, name: str, values: tuple[tuple[str, str], ...]) -> str:
+    own = folder / dialect.name
     chosen = own if (own / f"{name}.sql").exists() else folder / "common"
-    return sql_files.load(str(chosen), name, now=database.dialect().now, **dict(values))
+    return sql_files.load(chosen, name, now=dialect.now, **dict(values))

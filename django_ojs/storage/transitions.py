@@ -249,9 +249,9 @@ def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tu
 
 
 def still_held(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
-    """Return those of these claims, given as (id, run), that a worker has; nothing is locked.
+    """Return the claims among these, given as (id, run), that a worker has; nothing is locked.
 
-    If a statement passed by one of them, another session had locked its row.
+    If a statement left one of them out, another session had locked its row.
     """
     held = Job.primary.filter(
         pk__in=[key for key, _ in claims], state=State.ACTIVE, worker_id=worker_id
@@ -270,10 +270,10 @@ def fail(
     ended: Mapping[UUID, Mapping[str, object]],
     known: Known,
 ) -> dict[UUID, Job]:
-    """FAIL many jobs, which the caller has locked: `again` wait, and `ended` are discarded.
+    """FAIL many jobs, which the caller has locked: some wait `again`, the `ended` are discarded.
 
     The values of each are those of `Dialect.retry_failed` and `Dialect.discard_failed`. The jobs
-    are those of `known`, in their order. Return them as they are then, without their payloads if no
+    are those of `known`, in their order. Return them after the change, without their payloads if no
     extension needs these.
     """
     connection = database.connection()

@@ -12,6 +12,7 @@ from unittest import mock
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from django_ojs.storage import database
 
@@ -51,7 +52,7 @@ class Clock:
             self._patch = mock.patch.object(timezone, "datetime", self._datetime())
             self._patch.start()
             link = database.connection()
-            self._database = _CLOCKS[link.vendor](link)
+            self._database = import_string(database.dialect_of(link).test_clock)(link)
         if self._database is not None:
             try:
                 self._database.set(self._moment)
@@ -100,7 +101,7 @@ class _AnyDatetime(type):
         return isinstance(value, datetime)
 
 
-class _PostgreSQL:
+class PostgreSQLClock:
     """Hides `statement_timestamp()` behind a function of the same name, for one session.
 
     All of it is part of the transaction. It is rolled back with the test in a TestCase, and set
@@ -189,7 +190,7 @@ def _text(moment: datetime) -> str:
     return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
-def _sqlite(link: BaseDatabaseWrapper) -> _SQLite:
+def sqlite_clock(link: BaseDatabaseWrapper) -> _SQLite:
     """Return the clock of a connection: the same one each time, because its function stays."""
     before = (wrapper for wrapper in link.execute_wrappers if isinstance(wrapper, _SQLite))
     return next(before, None) or _SQLite(link)
@@ -200,33 +201,3 @@ def _unchanged_sqlite() -> sqlite3.Connection:
     link = sqlite3.connect(":memory:", check_same_thread=False)
     atexit.register(link.close)
     return link
-
-
-class _MariaDB:
-    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes."""
-
-    def __init__(self, link: BaseDatabaseWrapper) -> None:
-        self._link = link
-
-    def set(self, moment: datetime) -> None:
-        with self._link.cursor() as cursor:
-            # MariaDB uses the last moment that it knows in place of a later one.
-            cursor.execute(f"SET timestamp = {moment.timestamp():.6f}")
-            cursor.execute("SELECT UTC_TIMESTAMP(6)")
-            stopped_at = cursor.fetchone()[0].replace(tzinfo=UTC)
-        if abs(stopped_at - moment) > timedelta(seconds=1):
-            raise ValueError(
-                f"freeze() cannot stop the clock of the database at {moment}: it ends on "
-                f"{stopped_at:%Y-%m-%d}. Choose an earlier moment."
-            )
-
-    def reset(self) -> None:
-        with self._link.cursor() as cursor:
-            cursor.execute("SET timestamp = DEFAULT")
-
-
-_CLOCKS: dict[str, Callable[[BaseDatabaseWrapper], DatabaseClock]] = {
-    "postgresql": _PostgreSQL,
-    "sqlite": _sqlite,
-    "mysql": _MariaDB,
-}

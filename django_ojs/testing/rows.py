@@ -110,7 +110,8 @@ class Rows:
             # The next claim promotes it, and may reschedule it at its limit.
             early_once.add(first.pk)
             woken[first.pk] = first.due_at
-            Job.primary.filter(pk=first.pk).update(due_at=Now())
+            # Not now: the clock may be set back before the claim.
+            Job.primary.filter(pk=first.pk).update(due_at=Now() - timedelta(seconds=1))
 
     def context_of(self, job: Claimed, *, is_async: bool) -> JobContext:
         return JobContext(

@@ -74,7 +74,7 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
     envelope.pending = False
     job = claimed(recorded(envelope).model())
     handler = get_handler(job.type)
-    assert handler is not None  # That of the request.
+    assert handler is not None  # The request was made with it.
     context = JobContext(
         job,
         is_async=handler.is_async,

@@ -55,7 +55,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(self._start, runs)
 
     def resize(self, slots: int) -> None:
-        """Run `slots` jobs at a time, at most as many as there are threads. Running jobs go on."""
+        """Run `slots` jobs at a time, at most one per thread. Running jobs continue."""
         self._loop.call_soon_threadsafe(self._resize, slots)
 
     async def _take_slot(self) -> None:
@@ -155,7 +155,7 @@ class EventLoop:
 
 
 async def run_handler(run: Run) -> Any:
-    """Call the handler of a run in the ring `around_run`, and return its checked result."""
+    """Call the handler of a run within the hooks `around_run`, and return the checked result."""
     ring = hooks.registry.around_run
     return await (_result_of(run) if ring is None else ring(run, partial(_result_of, run)))
 

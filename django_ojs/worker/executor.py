@@ -257,7 +257,7 @@ def run_handler(
     call: Callable[[Run], Any] = _call_and_check,
     complete: Callable[..., object] = ack.complete,
 ) -> tuple[Any, bool]:
-    """Call the handler of a run in the ring `around_run`, and check its result.
+    """Call the handler of a run within the hooks `around_run`, and check its result.
 
     Return the result, and whether an `atomic` handler has committed it. Tests replace `call` and
     `complete`.

@@ -18,7 +18,7 @@ class StopRequests:
         self._first_at: float | None = None
 
     def is_second(self) -> bool:
-        """Count a signal. Return False if it is the first request again by another way."""
+        """Count a signal. Return False if it repeats the first request in another way."""
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now

@@ -144,7 +144,7 @@ class MaintenanceThread:
         self._steps = _in_order(_steps(self._dead_workers), hooks.registry.brought("due_steps"))
         # What workers without the lease do if its holder is too slow.
         self._helping = _in_order(_helping_steps(), hooks.registry.brought("helping_steps", BEHIND))
-        # The conditions of steps that were due together, until they are written anew.
+        # The SQL conditions of steps that were due together, which are rebuilt from time to time.
         self._conditions: dict[tuple[DueStep, ...], list[str]] = {}
         self._conditions_until = 0.0
         self._stop = threading.Event()

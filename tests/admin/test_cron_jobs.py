@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.messages import get_messages
 from django.test import Client
+from django.utils import timezone
 
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
@@ -118,6 +119,22 @@ def test_the_page_links_to_the_jobs_of_its_runs() -> None:
     assert "available" in page
     jobs().all().delete()
     assert "deleted" in text(root("third"), f"{LIST}report/change/")
+
+
+@pytest.mark.both
+def test_the_page_draws_how_long_its_latest_runs_took() -> None:
+    register("report", overlap_policy="allow")
+    for _ in range(3):
+        tick("report")
+    assert "ojs-spark" not in text(root(), f"{LIST}report/change/")
+    end = timezone.now()
+    for seconds, job in enumerate(jobs().order_by("pk"), start=1):
+        started = end - timedelta(seconds=seconds)
+        jobs().filter(pk=job.pk).update(state="completed", started_at=started, finished_at=end)
+    page = text(root("second"), f"{LIST}report/change/")
+    (title,) = re.findall(r'<svg class="ojs-spark"[^>]*aria-label="([^"]*)"', page)
+    assert title == "Running times of the latest runs, at most 3 s"
+    assert re.search(r'<path class="ojs-line ojs-line-done" d="M0 [^"]+L90 ', page)
 
 
 def test_a_timezone_that_is_no_longer_known_breaks_no_page() -> None:

@@ -26,11 +26,11 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.admin.users import root, staff
 from tests.command_line.run import ojs as ojs_command
-from tests.factories import WORKER, jobs, push, worker
+from tests.factories import WORKER, checks_are_due, jobs, push, worker
 
 pytestmark = pytest.mark.django_db
 
-LIST = "/admin/django_ojs/limitkey/"
+LIST = "/admin/ojs_limits/limitkey/"
 
 
 def page_of(key: str) -> str:
@@ -43,6 +43,7 @@ def add(key: str, number: int = 1, **policy: Any) -> None:
 
 
 def claim() -> list[Any]:
+    checks_are_due()
     return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 

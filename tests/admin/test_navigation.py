@@ -11,12 +11,16 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import navigation
-from django_ojs.operations import fail, queues
+from django_ojs.models import Job
+from django_ojs.operations import fail, keyset, queues
 from django_ojs.operations.jobs import dead_letters
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.reports import health_queries
+from django_ojs.spec.states import State
 from django_ojs.storage import database
 from tests.admin.users import VIEW, at, root, staff
-from tests.factories import BOOM, active, hourly, push
+from tests.command_line.run import ojs
+from tests.factories import BOOM, active, hourly, in_state, push
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -94,10 +98,25 @@ def test_without_a_problem_there_is_no_number() -> None:
     assert tuple(links(root(), f"{BASE}worker/")) == ALL
 
 
-def test_dead_letters_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "MAX_COUNTED", 2)
-    die(3)
-    assert "Dead letters 2+ jobs" in links(root(), f"{BASE}worker/")
+@pytest.mark.both
+def test_the_number_of_dead_letters_is_the_same_wherever_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The limits of what is read do not show in the number: the counts have it.
+    monkeypatch.setattr(keyset, "COUNT_LIMIT", 2)
+    die(5)
+    Job.objects.filter(pk=in_state("discarded").pk).update(dead_letter=False)
+    client = root()
+    assert "Dead letters 5 jobs" in links(client, f"{BASE}worker/")
+    assert "5 in total" in client.get(f"{BASE}deadletterjob/").content.decode()
+    assert "5 jobs" in client.get(f"{BASE}job/?q=is:dead").content.decode()
+    assert "Dead letters: 5." in ojs("dead-letters").out
+    assert "There are 5 jobs." in ojs("jobs", "is:dead", "--limit", "2").out
+    assert dead_letters.figures().total == 5
+    queue = Job.objects.filter(dead_letter=True).values_list("queue", flat=True)[0]
+    assert JobFilter(dead_letter=True, queue=queue).number() == 5
+    assert JobFilter(dead_letter=False, states=(State.DISCARDED,)).number() == 1
+    assert JobFilter(dead_letter=True, states=(State.ACTIVE,)).number() == 0
 
 
 def test_the_numbers_are_not_read_again_on_each_page() -> None:
@@ -174,7 +193,7 @@ def test_who_may_not_see_a_page_gets_one_with_a_way_back(page: str) -> None:
     assert '<a href="/admin/">Back to the start</a>' in shown
 
 
-@pytest.mark.parametrize("page", ["job/", "apikey/"])
+@pytest.mark.parametrize("page", ["job/", "apikey/", "apikey/add/"])
 def test_a_page_names_its_icon_so_that_a_browser_asks_for_no_other(page: str) -> None:
     shown = root().get(f"{BASE}{page}").content.decode()
     (address,) = re.findall(r'<link rel="icon" href="/static/([^"]+)">', shown)

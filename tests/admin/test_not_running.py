@@ -30,7 +30,7 @@ _USERS = itertools.count()
 
 
 def listener(queue: str = "email") -> None:
-    worker("one", registration=beat.Registration(queues=(queue,)), interval=timedelta(seconds=5))
+    worker("one", registration=beat.Registration(queues=(queue,)), interval=timedelta(minutes=5))
 
 
 def reason(job: Job, client: Client | None = None) -> tuple[str, str]:

@@ -18,11 +18,11 @@ from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.operator_views import view_name
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.incidents.models import Incident
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.access import PERMISSIONS
+from django_ojs.models import Incident
 from django_ojs.models.base import stored_models
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import beat, queues

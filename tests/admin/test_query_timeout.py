@@ -7,10 +7,10 @@ import time
 import pytest
 from django.db import transaction
 
-from django_ojs.admin import query_timeout
-from django_ojs.admin import queues as queue_pages
+from django_ojs.admin import navigation, query_timeout
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.extensions.statistics import admin_overview, rollup_queries
+from django_ojs.extensions.statistics import admin_panels, queue_flows, rollup_queries
+from django_ojs.operations import keyset
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import health_queries, queue_overview
 from django_ojs.storage import database
@@ -25,6 +25,11 @@ ENDLESS = """
 WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 900)
 SELECT count(*) FROM more AS a, more AS b, more AS c, more AS d WHERE a.n + b.n <> c.n + d.n
 """
+
+
+@pytest.fixture(autouse=True)
+def _the_navigation_does_not_wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(navigation, "_QUERY_SECONDS", 0.2)
 
 
 def endless(*_args: object, **_: object) -> object:
@@ -62,7 +67,7 @@ def test_a_page_whose_time_is_up_runs_no_more_queries(monkeypatch: pytest.Monkey
             "overview/",
             (
                 *("Completed, last hour</dt><dd>—<", "Failed runs, last hour</dt><dd>—<"),
-                *('wide-only">—<', 'empty">— The database took too long'),
+                *('"In/min">—<', '"Out/min">—<', 'empty">— The database took too long'),
             ),
         ),
         ("queue/", ('"In/min">—<', '"Out/min">—<', 'wide-only">—<')),
@@ -76,9 +81,8 @@ def test_no_figure_that_is_unknown_is_shown_as_zero(
     page: str, dashes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(1)
-    monkeypatch.setattr(rollup_queries, "flows", endless)
-    for each in (admin_overview, queue_pages):
-        monkeypatch.setattr(each, "history", endless)
+    monkeypatch.setattr(queue_flows, "flows", endless)
+    monkeypatch.setattr(admin_panels, "history", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     shown = root().get(at(page)).content.decode()
     for dash in dashes:
@@ -96,6 +100,14 @@ def test_queues_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch
         shown = client.get(at(page)).content.decode()
         assert "There is no queue yet" not in shown
         assert "No queue's name contains" not in shown
+
+
+def test_bulk_operations_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyset, "page", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    shown = root().get(at("bulkoperation/")).content.decode()
+    assert "took too long: bulk operations" in shown
+    assert "There is no bulk operation yet" not in shown
 
 
 @pytest.mark.postgresql
@@ -134,7 +146,7 @@ def test_a_query_that_the_database_rejects_is_no_timeout(monkeypatch: pytest.Mon
     fill(1)
     monkeypatch.setattr(rollup_queries, "failing", broken)
     page = root().get(at("overview/")).content.decode()
-    assert "could not be read: failures." in page
+    assert "could not be read: failures, failing types." in page
     assert "took too long" not in page
     monkeypatch.setattr(known_queues, "by_load", broken)
     page = root("other").get(at("queue/")).content.decode()
@@ -164,7 +176,7 @@ def test_the_callers_transaction_keeps_its_own_timeout() -> None:
 @pytest.mark.parametrize("page", ["overview/", "queue/", "queue/queue-0/change/"])
 def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
-    monkeypatch.setattr(rollup_queries, "flows", endless)
+    monkeypatch.setattr(queue_flows, "flows", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     response = root().get(at(page))
     assert response.status_code == 200

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.extensions.statistics import rollups
@@ -89,6 +91,38 @@ def test_a_search_that_finds_nothing_offers_those_that_find_something() -> None:
         assert "mail.send" in text(client, LIST + address)
     # Nothing is offered that finds nothing, and none of what a user may not search.
     assert "This search finds jobs" not in text(client, q="bob@example.com")
+    assert "This search finds jobs" not in text(staff(*VIEW), q="ann@example.com")
+
+
+@pytest.mark.both
+@override_settings(OJS={"ADMIN_REDACT": ["phone"]})
+def test_a_value_of_a_member_is_offered_with_the_name_of_the_member() -> None:
+    customer = {"email": "ann@example.com", "phone": "555-1", "address": {"city": 'Zürich "1"'}}
+    push(queue="mail", type="mail.send", args=["x", customer])
+    push(queue="mail", type="mail.send", args=[{"email": "annx@example.com", "order": 4711}])
+    client = root()
+    for search, offered in (
+        ("ann@example.com", "args.email:ann@example.com"),
+        ("queue:mail ann@example.com", "queue:mail args.email:ann@example.com"),
+        ("args:ann@example.com", "args.email:ann@example.com"),
+        ("args:4711", "args.order:4711"),
+        ('args:"Zürich \\"1\\""', 'args.address.city:"Zürich \\"1\\""'),
+    ):
+        page = text(client, q=search)
+        ((address, shown),) = re.findall(
+            r'<a href="([^"]*)"><code>(args\..*?|queue.*?)</code>', page
+        )
+        assert html.unescape(shown) == offered
+        assert "1 job" in text(client, LIST + html.unescape(address))
+    # What is redacted or nowhere is not offered, nor anything to who may not see payloads.
+    for search in (
+        "555-1",
+        "args:555-1",
+        "bob@example.com",
+        "args:ann@example",
+        "queue:x args:4711",
+    ):
+        assert "This search finds jobs" not in text(client, q=search)
     assert "This search finds jobs" not in text(staff(*VIEW), q="ann@example.com")
 
 

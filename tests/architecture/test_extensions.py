@@ -1,7 +1,6 @@
 """The core and the doors find no extension: not by an import, a string, a model or a template.
 
-What they still find is listed here. The lists may only become shorter: what is gone is to be taken
-out.
+`test_layers` has the imports of the core.
 """
 
 from __future__ import annotations
@@ -24,38 +23,15 @@ DOORS = tuple(
     f"django_ojs.{name}"
     for name in ("http", "reports", "admin", "command_line", "management", "templatetags")
 )
-#: `test_layers` has the imports of the core.
-LEFT = frozenset(
-    {
-        "admin.overview imports extensions.incidents.storage",
-        "admin.overview imports extensions.statistics.rollup_queries",
-        "admin.overview imports extensions.statistics.rollups",
-        "admin.queues imports extensions.statistics.admin_queue_figures",
-        "admin.queues imports extensions.statistics.history",
-        "admin.queues imports extensions.statistics.rollups",
-        "command_line.checks.queues imports extensions.incidents.looking",
-        "reports.current_findings imports extensions.statistics.rollup_queries",
-        "reports.findings imports extensions.backpressure.storage",
-        "reports.not_running imports extensions.statistics.rollup_queries",
-        "reports.queue_overview imports extensions.backpressure.operations.episodes",
-        "reports.queue_overview imports extensions.backpressure.storage",
-        "reports.queue_overview imports extensions.statistics.rollup_queries",
-    }
-)
-#: A call or a string that names an extension, its model or its module.
-LEFT_STRINGS: frozenset[str] = frozenset()
 #: Templates of extensions that are no app of their own: they stand where Django looks for them.
 OWNED = {
-    "audit": ("audit_changes", "audit_trail", "job_history"),
+    "audit": ("audit_changes", "audit_rows", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
-    "statistics": ("chart", "job_type", "overview_charts", "overview_types", "sparkline"),
+    "statistics": (
+        *("chart", "failing_types", "job_type", "overview_charts", "overview_figures"),
+        *("queue_charts", "queue_figures", "sparkline"),
+    ),
 }
-LEFT_TEMPLATES = frozenset(
-    {
-        "admin/django_ojs/object_history.html includes audit_changes of audit",
-        "queue includes chart of statistics",
-    }
-)
 
 _INCLUDED = re.compile(r"""{%\s*(?:include|extends)\s+["']django_ojs/admin/(\w+)\.html["']""")
 
@@ -115,18 +91,15 @@ def _templates() -> Iterator[str]:
 
 
 def test_the_doors_import_no_extension() -> None:
-    found = set(_imports())
-    assert found == LEFT, "\n" + "\n".join(sorted(found ^ LEFT))
+    assert not list(_imports())
 
 
 def test_no_string_of_the_core_or_a_door_names_an_extension() -> None:
-    found = set(_strings())
-    assert found == LEFT_STRINGS, "\n" + "\n".join(sorted(found ^ LEFT_STRINGS))
+    assert not list(_strings())
 
 
 def test_no_template_of_the_core_includes_one_of_an_extension() -> None:
     assert all(
         (TEMPLATES / f"django_ojs/admin/{n}.html").exists() for o in OWNED.values() for n in o
     )
-    found = set(_templates())
-    assert found == LEFT_TEMPLATES, "\n" + "\n".join(sorted(found ^ LEFT_TEMPLATES))
+    assert not list(_templates())

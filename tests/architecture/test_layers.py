@@ -27,7 +27,6 @@ FLOORS = {
     "signals": 2,
     "models": 2,
     "storage": 2,
-    "mariadb": 2,
     "expressions": 2,
     "migrations": 2,
     "operations": 3,

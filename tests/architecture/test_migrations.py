@@ -12,6 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 import django_ojs.extensions
 import django_ojs.migrations
+from django_ojs.contrib import mariadb
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.models.base import stored_models
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
@@ -20,7 +21,9 @@ from tests.cases import together
 
 SQL = Path(django_ojs.migrations.__path__[0]) / "sql"
 EXTENSIONS = Path(django_ojs.extensions.__path__[0])
-FILES = sorted([*SQL.rglob("*.sql"), *EXTENSIONS.glob("*/schema/*.sql")])
+MARIADB = Path(mariadb.__path__[0]) / "schema"
+FILES = sorted([*SQL.rglob("*.sql"), *EXTENSIONS.glob("*/schema/*.sql"), *MARIADB.glob("*.sql")])
+FOLDERS = (SQL, EXTENSIONS, MARIADB)
 
 
 @pytest.mark.django_db
@@ -76,7 +79,7 @@ def states_in(text: str) -> list[State]:
 
 def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> None:
     named = {
-        str(path.relative_to(SQL if path.is_relative_to(SQL) else EXTENSIONS)): found
+        str(path.relative_to(next(each for each in FOLDERS if path.is_relative_to(each)))): found
         for path in FILES
         if (found := states_in(path.read_text()))
     }

@@ -125,6 +125,7 @@ def test_the_cause_of_a_red_queue_is_found_with_one_click(page: Any) -> None:
     push_many(4, queue="email")
     with pytest.raises(QueueFull):
         push(queue="email")
+    rollups.flush()
     pressure_monitor.check_all()
     page.goto(f"{ADMIN}queue/")
     counts(page.locator(".ojs-gauge-bad"), 1)
@@ -346,7 +347,7 @@ def test_on_a_telephone_the_navigation_and_the_numbers_of_a_row_are_on_the_scree
     assert "Ready" in label
     # Django's own lists have no names of columns in their cells.
     limit_keys.override("customer:4711", {"concurrency": 3})
-    page.goto(f"{ADMIN}limitkey/")
+    page.goto("/admin/ojs_limits/limitkey/")
     current = navigation.locator("summary")
     shows(current, "Limit keys")
     box = current.bounding_box()

@@ -15,7 +15,7 @@ from django_ojs.spec.failure import Failure
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
 from tests.factories import read
-from tests.operations.cron.scenes import register
+from tests.operations.cron.scenes import register, tick
 from tests.testapp.jobs import add
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -39,6 +39,16 @@ def test_the_list_has_the_schedules_in_words(monkeypatch: pytest.MonkeyPatch) ->
         "api",
     )
     assert shown["next_run_at"].endswith("Z")
+
+
+@pytest.mark.both
+def test_the_list_says_how_often_a_schedule_was_skipped_and_why() -> None:
+    register("nightly", overlap_policy="skip")
+    assert ":" not in run("cron", "list").out
+    for _ in range(4):
+        tick("nightly")
+    assert "3: overlap" in run("cron", "list").out
+    assert run("cron", "list", "--json").json["cron_jobs"][0]["skipped_count"] == 3
 
 
 def test_a_schedule_that_cannot_be_evaluated_any_more_is_listed() -> None:

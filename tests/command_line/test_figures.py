@@ -167,6 +167,32 @@ def test_workers_that_died_are_shown_below_those_that_live() -> None:
     assert (dead["id"], dead["how"], dead["jobs_rescued"]) == ("victim", "killed by SIGKILL", 1)
 
 
+def test_on_a_terminal_of_80_columns_a_worker_keeps_its_last_digits_and_whole_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    queues = ("customer-mail", "customer-reports", "payments")
+    id = "worker_019539a4-b68c-7def-8000-1a2b3c4d5e6f"
+    worker(id, registration=Registration(queues=queues, hostname="web-1", concurrency=4))
+    worker("died", registration=Registration(queues=queues))
+    rescue.rescue(["died"], exit_code=-9)
+    head, row, *_rest = ojs("workers", "--no-color", out=Terminal()).out.splitlines()
+    assert max(len(head), len(row)) <= 80
+    shown = dict(zip(re.split("  +", head), re.split("  +", row), strict=True))
+    assert shown["ID"].startswith("…")
+    assert id.endswith(shown["ID"][1:])
+    assert len(shown["ID"]) > 8
+    assert shown["QUEUES"] == "customer-mail +2"
+    assert shown["SLOTS"] == "4"
+    assert shown["SEEN"].endswith(" ago")
+    # Nobody has a pool or labels: these go first.
+    assert shown.keys().isdisjoint(("POOL", "LABELS", "PID"))
+    # A wider terminal, and a program, have all of it.
+    monkeypatch.setenv("COLUMNS", "200")
+    assert f"{id}  running  {', '.join(queues)}" in ojs("workers", "--no-color", out=Terminal()).out
+    assert id in ojs("workers").out
+
+
 def test_the_name_of_a_host_cannot_write_to_the_terminal() -> None:
     worker("busy", registration=Registration(hostname="web\x1b[2Jx"))
     assert "web?[2Jx" in ojs("workers").out
@@ -239,7 +265,7 @@ class TestATerminalWithoutAllCharacters:
 
 
 def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.storage.database._by_vendor", lambda vendor: None)
+    monkeypatch.setattr("django_ojs.storage.database.of_vendor", lambda vendor: None)
     run = ojs("stats")
     assert run.code == 1
     assert "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB" in run.err

@@ -49,6 +49,7 @@ def test_a_page_about_ourselves_is_short(name: str) -> None:
 EXTENSIONS = {
     "checkpoints": "resume-a-long-job",
     "cron": "run-jobs-on-a-schedule",
+    "limits": "limit-a-key",
     "outbox": "use-an-outbox",
     "steps": "write-a-job-of-many-steps",
     "tenants": "share-a-queue-between-tenants",

@@ -94,6 +94,35 @@ for policy in ("allow", "enqueue"):
         left=4,
     ),
     Optional(
+        name="limits",
+        tables=frozenset({"ojs_limited_queue", "ojs_limit_key", "ojs_limit_check"}),
+        page="/admin/ojs_limits/limitkey/",
+        path="/ojs/v1/rate-limits",
+        subcommand="limits",
+        # One job has run under the limit of its key, one is held, and one waits for its queue.
+        use="""
+import django_ojs as ojs
+from django_ojs.models import Job
+from django_ojs.operations import fetch, queues
+from django_ojs.spec import hold
+limit = ojs.RateLimitPolicy(key="acme", concurrency=1)
+for number in (1, 2):
+    ojs.enqueue("site.note", [number], rate_limit=limit)
+(running,) = fetch.fetch(["default"], count=2)
+assert Job.primary.filter(hold__gt=hold.FIRST_HELD).count() == 1
+queues.configure("default", {"concurrency": 1, "rate_limit": {"limit": 1, "period": "PT1H"}})
+ojs.enqueue("site.note", [3])
+assert fetch.fetch(["default"]) == []
+ojs.cancel(running.id)
+""",
+        left=2,
+        forget="""
+from django_ojs.models import Queue
+assert not Queue.primary.exclude(rules=0).exists()
+Queue.primary.filter(pk="default").delete()
+""",
+    ),
+    Optional(
         name="outbox",
         tables=frozenset({"ojs_outbox"}),
         page="/admin/ojs_outbox/outboxentry/",

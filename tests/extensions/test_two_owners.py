@@ -25,7 +25,7 @@ from django_ojs.spec.hold import FREE, held_by
 from django_ojs.storage import database, holds, queue_configs, remains, schema
 from django_ojs.storage.claims import Claimed
 from tests.cases import together
-from tests.factories import WORKER, held, jobs, jobs_of_key, push, push_many
+from tests.factories import WORKER, checks_are_due, held, jobs, jobs_of_key, push, push_many
 from tests.other_session import Other, open_transaction, until_one_waits
 from tests.test_extension import installed
 from tests.testapp.models import Thing
@@ -85,6 +85,7 @@ def keeper(request: Any) -> Iterator[Keeper]:
 
 
 def claim(count: int = 100) -> list[Claimed]:
+    checks_are_due()
     return fetch.fetch([QUEUE], count=count, worker_id=WORKER, due=False)
 
 

@@ -20,6 +20,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
+from django_ojs.contrib.mariadb.row_locks import RowLocks
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronJob, CronRun
 from django_ojs.extensions.events.models import Event
@@ -32,7 +33,6 @@ from django_ojs.operations import push as pushing
 from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database
-from django_ojs.storage.dialects.row_locks import RowLocks
 from django_ojs.storage.figures import counts
 from tests import galera_cluster
 from tests.factories import GENERATED, WORKER, envelope, own_connections, push, silence, worker

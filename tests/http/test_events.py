@@ -9,8 +9,11 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
+from django_ojs.extension import Actor
 from django_ojs.hooks import publish
+from django_ojs.models import ActorKind
 from django_ojs.operations import fetch, queues
+from django_ojs.operations.access.operator import acting
 from django_ojs.spec.published import EventType, of_queue
 from tests.cases import together
 from tests.factories import push, worker
@@ -39,7 +42,8 @@ def test_an_empty_page_has_a_cursor_and_no_more() -> None:
 
 @pytest.mark.requirement("EV-01", "EV-02", "EV-S01")
 def test_an_event_is_the_envelope_of_the_document() -> None:
-    queues.pause("email", by="user:ops")
+    with acting(Actor(kind=ActorKind.USER, name="user:ops")):
+        queues.pause("email")
     queues.resume("email")
     event, other = read()["events"]
     assert event["id"] != other["id"]

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from django.urls import reverse
 
+from django_ojs.extension import Actor
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.statistics import all_time, rollups
@@ -23,7 +24,9 @@ from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
 from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.models import ActorKind
 from django_ojs.operations import queues
+from django_ojs.operations.access.operator import acting
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration
 from django_ojs.storage.transitions import Claim
@@ -81,7 +84,8 @@ def fill(queue: str, type: str) -> dict[str, str]:
     workflow = workflows.create(parse({"type": "chain", "name": type, "steps": steps}))
     given = Subscription(url=f"https://{queue}.example", events=["*"], queues=[queue])
     webhook, _ = subscriptions.create(given)
-    queues.pause(queue, by=f"of {type}")
+    with acting(Actor(kind=ActorKind.USER, name=f"of {type}")):
+        queues.pause(queue)
     queues.resume(queue)
     rollups.flush()
     log.settle()

@@ -13,13 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.extensions.backpressure.operations import rejections
-from django_ojs.extensions.incidents import looking
 from django_ojs.extensions.statistics import all_time, rollup_compaction, rollups
 from django_ojs.extensions.statistics import metrics as of_statistics
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.ack import ack
+from django_ojs.reports import incidents
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database
 from tests.factories import active, in_state, jobs, push, read, worker
@@ -166,7 +166,7 @@ def test_where_no_job_reports_its_progress_nobody_reads_the_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The incidents read bounded ranges of them.
-    monkeypatch.setattr(looking, "look", lambda *_, **__: ())
+    monkeypatch.setattr(incidents, "look", lambda *_, **__: ())
     push(queue="email")
     queues.configure("email", {"backpressure": {"max_depth": 4}})
     rollups.flush()

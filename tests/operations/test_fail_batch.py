@@ -35,6 +35,7 @@ from tests.factories import (
     WORKER,
     active,
     age,
+    checks_are_due,
     claim,
     envelope,
     held,
@@ -237,6 +238,7 @@ def test_a_limit_a_unique_key_and_a_workflow_learn_of_it_as_of_each_by_itself() 
     flow = scenes.create(scenes.chain(scenes.job("a", retry={"max_attempts": 1}), scenes.job("b")))
     (step,) = fetch.fetch(["default"], worker_id=WORKER)
     fail.fail_batch(WORKER, [(job, BOOM, FAILED) for job in (first, unique, step)])
+    checks_are_due()
     assert [job.id for job in fetch.fetch(["one"], worker_id=WORKER)] == [limited[1].pk]
     assert not is_duplicate(push_unique(policy))
     workflows.advance_due()

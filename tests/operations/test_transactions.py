@@ -40,7 +40,7 @@ def alias(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def stored() -> list[Any]:
-    return [job.args[0] for job in jobs().order_by("created_at", "id")]
+    return [job.args[0] for job in jobs().order_by("id")]
 
 
 def things(alias: str) -> list[str]:

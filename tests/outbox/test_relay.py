@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 from django.db import OperationalError, connections, transaction
-from django.db.models import Model
+from django.db.models import F, Model
 from django.db.models.functions import Now
 from django.test import override_settings
 
@@ -170,6 +170,10 @@ def test_what_was_sent_or_rejected_is_pruned_in_its_time(server: Server, relay: 
     run(relay)
     OutboxEntry.objects.filter(pk=OutboxEntry.objects.order_by("id")[0].pk).update(state="rejected")
     assert operations.prune() == 0
+    OutboxEntry.objects.update(
+        sent_at=F("sent_at") - timedelta(minutes=1),
+        created_at=F("created_at") - timedelta(minutes=1),
+    )
     with override_settings(
         OJS={"OUTBOX": destination(server), "KEEP_SENT": 0.000001, "KEEP_DEAD_LETTERS": 3600}
     ):

@@ -13,6 +13,7 @@ INSTALLED_APPS = [
     "django_ojs",
     "django_ojs.extensions.checkpoints",
     "django_ojs.extensions.cron",
+    "django_ojs.extensions.limits",
     "django_ojs.extensions.outbox",
     "django_ojs.extensions.steps",
     "django_ojs.extensions.tenants",

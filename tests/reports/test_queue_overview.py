@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.backpressure.fullness import fullness
 from django_ojs.extensions.backpressure.operations.episodes import NONE, Episode
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics.rollup_queries import Flow
 from django_ojs.operations import beat, queues
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
 from django_ojs.reports import findings, health_queries, queue_overview
 from django_ojs.reports.health_queries import Observations
-from django_ojs.reports.queue_overview import Level, Listeners, OverviewRow
+from django_ojs.reports.queue_overview import Flow, Level, Listeners, OverviewRow
 from django_ojs.spec.queue_config import Backpressure, QueueConfig
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
@@ -47,11 +46,17 @@ def row(
         updated_at=NOW,
         paused_at=NOW if paused else None,
         counts={State.AVAILABLE: available},
-        config=QueueConfig(backpressure=Backpressure(**bound)),
+        config=QueueConfig(backpressure=(config := Backpressure(**bound))),
     )
-    flow = Flow([came] * 60, [went] * 60, [0] * 60, [rejected] * 60, [dropped] * 60)
+    flow = Flow(
+        came=[came] * 60, went=[went] * 60, rejected=[rejected] * 60, dropped=[dropped] * 60
+    )
     return OverviewRow(
-        status=status, flow=flow, listening=listening, size=size, oldest=oldest, episode=episode
+        status=status,
+        flow=flow,
+        listening=listening,
+        oldest=oldest,
+        fullness=fullness(available, size, config, episode) if bound else None,
     )
 
 
@@ -70,7 +75,7 @@ def test_pressure_is_depth_by_the_nearer_bound(
     found: OverviewRow, pressure: float | None, level: Level
 ) -> None:
     assert found.pressure == pressure
-    assert found.level is level
+    assert (found.fullness.level if found.fullness else Level.GOOD) is level
 
 
 def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
@@ -136,7 +141,8 @@ def test_the_worst_comes_first() -> None:
         fresh_dead=5,
         transaction=timedelta(minutes=20),
     )
-    assert found[:4] == ["maintenance", "worker_stale", "queue_full", "queue_unworked"]
+    # Of those that are equally severe, the one that hurts most jobs.
+    assert found[:4] == ["maintenance", "queue_unworked", "worker_stale", "queue_full"]
     assert sorted(found[4:]) == [
         *("dead_letters", "queue_nearly_full", "queue_paused", "transaction")
     ]
@@ -181,9 +187,7 @@ def test_a_board_has_the_fullest_queue_first_and_the_deepest_next() -> None:
     factories.push(queue="small")
     for name, number in (("deep", 3), ("shallow", 1)):
         factories.push_many(number, queue=name)
-    found = queue_overview.overview(
-        queues.listing().rows, flows=rollup_queries.flows(), oldest={}, listens={"deep": 2}
-    )
+    found = queue_overview.overview(queues.listing().rows, flows={}, oldest={}, listens={"deep": 2})
     assert [each.name for each in found] == ["small", "deep", "shallow"]
     assert [each.listening for each in found] == [0, 2, 0]
 

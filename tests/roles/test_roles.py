@@ -269,19 +269,19 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
         "job",
         "deadletterjob",
         "apikey",
-        "limitkey",
         "auditentry",
         "bulkoperation",
     )
     changes: tuple[tuple[str, dict[str, str]], ...] = (
         ("django_ojs/job/enqueue/", {"type": "test.job", "queue": "other"}),
-        ("django_ojs/limitkey/add/", {"key": "acme", "concurrency": "2"}),
+        ("ojs_limits/limitkey/add/", {"key": "acme", "concurrency": "2"}),
         ("django_ojs/bulkoperation/create/retry/", {"q": "queue:other tag:vip"}),
         (f"django_ojs/apikey/{key.pk}/delete/", {"post": "yes"}),
         (f"ojs_outbox/outboxentry/{entry.pk}/delete/", {"post": "yes"}),
     )
     with as_role("site_web"), nothing_denied():
-        for page in (*(f"django_ojs/{each}" for each in pages), "ojs_outbox/outboxentry"):
+        of_extensions = ("ojs_limits/limitkey", "ojs_outbox/outboxentry")
+        for page in (*(f"django_ojs/{each}" for each in pages), *of_extensions):
             assert client.get(f"/admin/{page}/").status_code == 200, page
         for change, given in changes:
             assert client.post(f"/admin/{change}", given).status_code == 302, change

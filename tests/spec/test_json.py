@@ -95,11 +95,11 @@ def test_text_is_compact_and_not_escaped() -> None:
     ids=lambda value: f"{type(value).__name__} {len(value)}",
 )
 def test_what_is_not_strict_json_is_rejected_quickly(data: str | bytes, rule: str) -> None:
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(InvalidPayload) as rejected:
         json.loads(data)
     assert rule in rejected.value.message
-    assert time.monotonic() - start < 20
+    assert time.thread_time() - start < 20
 
 
 @pytest.mark.parametrize("data", [f"[{MAX}, {-MAX}]", nested(64), r'["\ud83d\ude00"]', "1e300"])
@@ -279,9 +279,9 @@ def test_an_escaped_backslash_is_not_taken_for_a_nul() -> None:
 
 def test_a_hundred_thousand_names_are_read_quickly() -> None:
     text = "{" + ",".join(f'"k{number}":1' for number in range(100_000)) + "}"
-    start = time.monotonic()
+    start = time.thread_time()
     assert len(json.loads(text)) == 100_000  # type: ignore[arg-type]  # an object
-    assert time.monotonic() - start < 5
+    assert time.thread_time() - start < 5
 
 
 #: Some of them are no JSON, or beyond what a job may hold.

@@ -242,7 +242,7 @@ def test_an_interruption_before_the_result_is_read_leaves_the_connection_usable(
     with pytest.raises(KeyboardInterrupt):
         ojs.enqueue("test.direct", ["interrupted"])
     ojs.enqueue("test.direct", ["next"])
-    found = Job.objects.order_by("created_at").values_list("args", flat=True)
+    found = Job.objects.order_by("pk").values_list("args", flat=True)
     assert list(found) == [["first"], ["next"]]
 
 

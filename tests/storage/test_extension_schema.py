@@ -18,6 +18,7 @@ from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, fail, fetch
+from django_ojs.spec.hold import FREE
 from django_ojs.storage import database, schema
 from django_ojs.storage.dialects.rows import Named
 from django_ojs.storage.figures import counts
@@ -101,7 +102,7 @@ def colours(tmp_path: Path) -> Iterator[Colours]:
 
 
 def of(extension: Extension) -> set[Named]:
-    return schema.created(schema.statements_of(extension, connection.vendor))
+    return schema.created(schema.statements_of(extension, database.dialect()))
 
 
 def present() -> set[Named]:
@@ -110,13 +111,13 @@ def present() -> set[Named]:
 
 def drop(objects: Collection[Named]) -> None:
     with connection.cursor() as cursor:
-        for statement in schema.drop_statements(connection.vendor, objects):
+        for statement in schema.drop_statements(database.dialect(), objects):
             cursor.execute(statement)
 
 
 def test_all_of_the_schema_is_there() -> None:
     assert registry.with_schema()
-    wanted = schema.created(schema.all_statements(connection.vendor))
+    wanted = schema.created(schema.all_statements(database.dialect()))
     assert {each.kind for each in wanted} >= {"TRIGGER"}
     assert wanted <= present()
 
@@ -128,7 +129,7 @@ def test_a_fresh_database_has_nothing_of_an_extension_that_is_not_there() -> Non
     with without([each.name for each in extensions]):
         call_command("migrate", verbosity=0)  # Those of apps that need it, too.
         assert not {one for each in extensions for one in of(each)} & present()
-        assert schema.created(schema.core_statements(connection.vendor)) <= present()
+        assert schema.created(schema.core_statements(database.dialect())) <= present()
     assert {one for each in extensions for one in of(each)} <= present()
 
 
@@ -159,7 +160,7 @@ def test_each_object_that_is_dropped_is_created_again(colours: Colours) -> None:
 
 
 def test_the_bit_of_the_extension_stands_in_its_statements(colours: Colours) -> None:
-    assert str(1 << 40) in "".join(schema.statements_of(colours, connection.vendor))
+    assert str(1 << 40) in "".join(schema.statements_of(colours, database.dialect()))
 
 
 @pytest.mark.sqlite
@@ -170,7 +171,7 @@ def test_what_sqlite_loses_with_a_table_that_is_made_anew_is_made_again(colours:
         editor._remake_table(Job)
     assert not {each for each in of(colours) if each.kind == "TRIGGER"} & present()
     schema.create_missing("default")
-    assert schema.created(schema.all_statements("sqlite")) <= present()
+    assert schema.created(schema.all_statements(database.dialect())) <= present()
     job.delete()
     assert not counts.differences()
 
@@ -206,3 +207,17 @@ def test_a_checkpoint_of_the_time_before_is_found_again() -> None:
     assert again.more["last_checkpoint"] == {"page": 7}
     ack.ack(again.id)
     assert not Checkpoint.objects.exists()
+
+
+def test_jobs_that_were_stored_while_the_limits_were_taken_out_are_limited_again() -> None:
+    limit = {"key": "acme", "concurrency": 1}
+    with without(["limits by key"]):
+        drop({each for each in present() if "limit" in each.name})
+        stored = [make.push(queue="limited", rate_limit=limit) for _ in range(3)]
+        assert set(Job.objects.values_list("hold", flat=True)) == {FREE}
+        running = make.claim(stored[0])
+        ack.ack(make.claim(stored[1]).id)
+    assert fetch.fetch(["limited"]) == []
+    ack.ack(running.id)
+    (last,) = fetch.fetch(["limited"])
+    assert last.id == stored[2].pk

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from django_ojs.contrib import mariadb
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import dialects
@@ -16,7 +17,8 @@ from django_ojs.storage.dialects.sqlite import SQLite
 from tests.cases import together
 
 FOLDER = Path(dialects.__path__[0]) / "sql"
-PATHS = sorted(FOLDER.rglob("*.sql"))
+MARIADB = Path(mariadb.__path__[0])
+PATHS = sorted([*FOLDER.rglob("*.sql"), *MARIADB.glob("sql/*.sql")])
 
 
 def code_of(path: Path) -> str:
@@ -36,28 +38,18 @@ def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
 def test_a_file_is_used(path: Path) -> None:
     storage = FOLDER.parent.parent
     folder, name = path.parent.name, f'"{path.stem}"'
+    # A part of others.
+    part = rf"|{path.stem}=load\([^,]+, {name}\)"
     if folder == "common":
         found = [*storage.glob("**/*.py"), *storage.parent.glob("extensions/**/*.py")]
         sources, used = found, rf'load\("common", {name}'
     else:
-        modules = (
-            "server",
-            "base",
-            "row_locks",
-            "admission_shares",
-            "galera",
-            "broken_triggers",
-            "message_size",
-            f"{folder}_inserts",
-            folder,
-        )
+        modules = ("server", "base", f"{folder}_inserts", folder)
         paths = [storage / f"dialects/{module}.py" for module in modules]
         sources = [path for path in paths if path.exists()]
-        used = (
-            rf"self\._(rows|run|claimed)\(connection, {name}|(_SQL|self\.sql)\[{name}\]"
-            # A part of others.
-            rf'|{path.stem}=load\("{folder}", {name}\)'
-        )
+        if path.is_relative_to(MARIADB):
+            sources += MARIADB.glob("*.py")
+        used = rf"self\._(rows|run|claimed)\(connection, {name}|(_SQL|self\.sql)\[{name}\]{part}"
     # What maintenance asks is named where the work is.
     asks = f".condition({name}"
     assert any(re.search(used, source.read_text()) for source in sources) or any(

@@ -167,10 +167,15 @@ def deaf(ctx: ojs.JobContext, seconds: float) -> None:
 
 
 @ojs.job("worker.rest", retry=AGAIN_SOON)
-def rest(ctx: ojs.JobContext, seconds: float) -> None:
-    """Sleep in every run, and need no memory meanwhile."""
+def rest(ctx: ojs.JobContext, seconds: float) -> list[float]:
+    """Sleep in every run, and need no memory meanwhile.
+
+    Return from when till when, by a clock that all processes share and nobody sets.
+    """
+    began = time.monotonic()
     mark(ctx, "started")
     time.sleep(seconds)
+    return [began, time.monotonic()]
 
 
 @ojs.job("worker.watch")

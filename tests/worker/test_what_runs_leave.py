@@ -166,7 +166,7 @@ def test_an_idle_thread_keeps_neither_arguments_nor_result(
         outcomes.next()
         # The last reference of the thread goes after the outcome was given.
         for each in seen:
-            eventually(lambda each=each: each() is None, "the run is freed", within=20)  # type: ignore[misc]
+            eventually(lambda each=each: each() is None, "the run is freed")  # type: ignore[misc]
     finally:
         executor.close()
 
@@ -205,6 +205,6 @@ def test_an_interrupted_run_frees_what_its_handler_had(outcomes: Outcomes, is_as
             gate.has_started()
         assert run.revoke(Phase.RUNNING, interrupt)
         gate.open()
-        eventually(lambda: seen[0]() is None, "what the handler had is freed", within=20)
+        eventually(lambda: seen[0]() is None, "what the handler had is freed")
     finally:
         executor.close()

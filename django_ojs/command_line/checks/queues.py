@@ -6,10 +6,9 @@ from typing import Final
 from django.conf import settings as django_settings
 
 from django_ojs.command_line.checks.finding import Check
-from django_ojs.extensions.incidents import looking
 from django_ojs.finding import Finding, Severity
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, SHOWN, unbounded
-from django_ojs.reports import findings
+from django_ojs.reports import findings, incidents
 from django_ojs.storage import lock_holders
 
 
@@ -37,7 +36,7 @@ def _bounds() -> Iterator[Finding]:
 
 
 def _overview() -> Iterator[Finding]:
-    yield from looking.look()
+    yield from incidents.look()
     yield from map(findings.locked, lock_holders.lasting())
 
 

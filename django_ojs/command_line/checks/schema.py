@@ -61,7 +61,7 @@ def _triggers() -> Iterator[Finding]:
     connection = database.connection()
     fires = database.dialect().triggers(connection)
     present = database.dialect().named_objects(connection)
-    for each in sorted(schema.created(schema.all_statements(connection.vendor))):
+    for each in sorted(schema.created(schema.all_statements(database.dialect()))):
         if each not in present:
             problem = "is missing"
         elif each.kind == "TRIGGER" and not fires[each.name, each.table]:
@@ -86,7 +86,7 @@ def _create_triggers() -> None:
 
 def _indexes() -> Iterator[Finding]:
     connection = database.connection()
-    combined = schema.combined_constraints(connection)
+    combined = schema.combined_constraints(database.dialect())
     for name in database.dialect().invalid_indexes(connection):
         yield Finding(
             kind="index_invalid",
@@ -132,22 +132,19 @@ def _missing_constraints(
 
 
 def _is_made(index: Index) -> bool:
-    # Django makes no index of expressions on MariaDB. The files of the schema make those that are
-    # of use.
-    connection = database.connection()
-    if connection.vendor != "mysql" or not index.contains_expressions:
+    # Where Django makes no index of expressions, the files of the schema make those of use.
+    makes_all = database.connection().features.supports_expression_indexes
+    if makes_all or not index.contains_expressions:
         return True
     name = re.compile(rf"\b{index.name}\b")
-    return any(map(name.search, schema.all_statements(connection.vendor)))
+    return any(map(name.search, schema.all_statements(database.dialect())))
 
 
 def _creation(model: Any, index: Index) -> str:
-    if database.connection().vendor == "mysql":
-        wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
-        made = schema.all_statements(database.connection().vendor)
-        found = (wanted.search(text) for text in made)
-        for match in filter(None, found):
-            return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
+    # Where Django does not make it.
+    wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
+    for match in filter(None, map(wanted.search, schema.all_statements(database.dialect()))):
+        return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
     # It is not used as a context manager, because it must execute nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The modules of installed apps that are imported at the start of each process.
 task_modules: Final = {"tasks"}
-#: Other modules that are imported then.
+#: Other modules that are imported at the start of each process.
 included: Final[list[str]] = []
 
 
@@ -120,7 +120,7 @@ class Celery:
     ) -> None:
         """Import the modules of this name of all installed apps when they are loaded.
 
-        Those of `packages` too, unless that is a function, which returns installed apps.
+        Those of `packages` are imported too, unless it is a function, which returns installed apps.
         """
         if related_name is not None:
             task_modules.add(related_name)

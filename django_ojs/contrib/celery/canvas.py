@@ -315,7 +315,7 @@ class chain:
     def apply_async(
         self, args: Arguments = None, kwargs: Keywords = None, **options: Any
     ) -> Result | None:
-        """Enqueue the first task, and return the result of the last one; None without tasks.
+        """Enqueue the first task, and return the result of the last one, or None without tasks.
 
         The options are those of the first task; `link` and `task_id` are those of the last one.
         """

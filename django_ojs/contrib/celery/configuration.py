@@ -57,5 +57,5 @@ def _matches(name: str | re.Pattern[str], task: str) -> bool:
     return fnmatchcase(task, name) if _is_pattern(name) else name == task
 
 
-#: One for all apps of a process: `shared_task` belongs to none.
+#: One configuration serves all apps of a process, because `shared_task` belongs to none of them.
 configuration = Configuration()

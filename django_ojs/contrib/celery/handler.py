@@ -15,10 +15,10 @@ from django_ojs.contrib.celery.exceptions import Ignore, Reject
 from django_ojs.contrib.celery.request import TaskRequest
 from django_ojs.contrib.celery.run_task import run_task
 from django_ojs.contrib.celery.values import decode, encode
-from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
+from django_ojs.not_installed import brought
 from django_ojs.options import OptionArguments, Options, read_options
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
@@ -129,7 +129,7 @@ def _options_of(task: Any) -> Options:
     )
     options = {**call_options.read(given), "retry": policy}
     if task.rate_limit:
-        options["rate_limit"] = RateLimitPolicy(
+        options["rate_limit"] = brought("RateLimitPolicy")(
             key="type:{type}", throttle=call_options.read_rate(task.rate_limit)
         )
     return read_options(cast("OptionArguments", options))

@@ -199,9 +199,9 @@ class Task:
         """Run the task again: after `countdown` seconds, at `eta`, or after `default_retry_delay`.
 
         With no retries left it raises `exc`, or MaxRetriesExceededError. With `throw=False` the run
-        goes on, and another job is enqueued, which may have other arguments and options. Else the
-        arguments stay as they are. Raises NoEquivalent for other ones, and when the retries that
-        the task declares are used up while `max_retries` is more.
+        continues, and another job is enqueued, which may have other arguments and options. If not,
+        the arguments stay as they are. Raises NoEquivalent for other ones, and when the retries
+        that the task declares are used up while `max_retries` is more.
         """
         request = self.request
         cause = exc if exc is not None else sys.exc_info()[1]

@@ -24,7 +24,7 @@ from django_ojs.models import ActorKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest
 
-#: The lists, each with its label and the kinds of actors; none are all.
+#: The lists, each with its label and its kinds of actors; a list without kinds has all.
 _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
     "people": (gettext_lazy("People"), audit_search.PEOPLE),
     "programs": (gettext_lazy("Programs"), audit_search.PROGRAMS),
@@ -47,10 +47,8 @@ class AuditEntryAdmin(OperatorModelAdmin):
         shown: list[AuditRow] | None = []
         with timed_queries() as query:
             if not search.errors:
-                page, paging = read_page(
-                    request,
-                    lambda wanted: query(gettext_noop("entries"), lambda: _page(search, wanted)),
-                )
+                read = partial(_page, search)
+                page, paging = read_page(request, query, gettext_noop("entries"), read)
                 shown_key = partial(limit_key_text.shown, request)
                 shown = None
                 if page is not None:

@@ -50,11 +50,12 @@ class AuditExtension(Extension):
 
         return (JOB_HISTORY,)
 
-    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+    def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
         """Return the entries about an object."""
         from django_ojs.extensions.audit.admin_rows import history_of
 
-        return history_of(request, model, key)
+        rows = history_of(request, model, key)
+        return [("django_ojs/admin/audit_rows.html", rows)] if rows else []
 
 
 def _record(act: Act) -> Callable[[Mapping[str, Any]], None]:

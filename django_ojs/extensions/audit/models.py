@@ -23,7 +23,7 @@ class AuditEntry(StoredModel):
     actor_kind = models.CharField(max_length=16, choices=ActorKind.choices)
     actor = models.CharField(max_length=255)
     source_ip = models.CharField(max_length=64, blank=True)
-    #: What it is done to, and what is done, such as `queue.paused`.
+    #: The object, and what is done to it, such as `queue.paused`.
     action = models.CharField(max_length=64)
     #: The name of a model of this package, and its key.
     object_type = models.CharField(max_length=32)

@@ -21,7 +21,7 @@ _NONE: Final = FullPolicy()
 
 
 class BackpressureExtension(Extension):
-    """Bounds queues."""
+    """Bounds the depth of queues."""
 
     name = "backpressure"
     number = 11
@@ -43,15 +43,21 @@ class BackpressureExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Tell which queues come under pressure, and put back bounds that were lost."""
+        """Report which queues come under pressure, and restore bounds that were lost."""
         return (
             DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
             DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
         )
 
     def manifest(self) -> Sequence[Declared]:
-        """Declare it."""
+        """Declare backpressure."""
         return (Declared(official="backpressure"),)
+
+    def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
+        """Return how full the bounded queues are."""
+        from django_ojs.extensions.backpressure import fullness
+
+        return fullness.of(statuses, may_be_full=may_be_full)
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
         """Return the pressure of bounded queues."""
@@ -60,7 +66,7 @@ class BackpressureExtension(Extension):
         return metrics(within)
 
 
-# HTTP is imported by a request, and by no worker.
+# The module `http` of this package is imported by a request, and not by a worker.
 
 
 def _request_note(request: HttpRequest, types: Collection[str]) -> FullPolicy | None:
@@ -84,7 +90,7 @@ def _error_headers(error: OJSError) -> Mapping[str, str]:
 
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-    """Wait for room, if the caller does."""
+    """Store jobs, after waiting for room if the caller wants to."""
     policy = batch.options.note(FullPolicy) or _NONE
     return store() if policy.wait is None else wait_for_room(store, policy.wait)
 
@@ -108,7 +114,7 @@ def _count(full: QueueFull, jobs: Sequence[Any]) -> None:
 
 
 def _load_of(queue: str, earlier: Sequence[EnqueuedJob]) -> Load:
-    """Return what these results are of the load of a queue."""
+    """Return what these results contain of the load of a queue."""
     stored = [
         job.row.size_bytes or 0
         for job in earlier

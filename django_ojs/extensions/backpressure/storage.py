@@ -105,7 +105,7 @@ def is_bounded(bound: Backpressure) -> bool:
 
 
 def write(queue: str, bound: Backpressure) -> None:
-    """Store a bound, which holds from the next enqueue on. Inside a write transaction."""
+    """Store a bound, which holds from the next enqueue on. Called inside a write transaction."""
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
     # Tickets are issued, because some transactions can only be admitted by one.
@@ -141,7 +141,7 @@ def _values(queue: str, bound: Backpressure) -> dict[str, object]:
 def rebound(queue: str) -> None:
     """Apply the configured bound of a queue, or of the default, from the next enqueue on.
 
-    Inside a write transaction.
+    It is called inside a write transaction.
     """
     rows, queues = _rows(), Queue.primary.all()
     default = config_of(DEFAULT).backpressure
@@ -166,7 +166,7 @@ def rebound(queue: str) -> None:
 def remove(queue: str) -> None:
     """Delete the bound of a queue that is deleted: a new one of its name inherits the default.
 
-    Inside a write transaction.
+    It is called inside a write transaction.
     """
     _rows().filter(pk=queue).delete()
     if queue in settings().queues:
@@ -228,7 +228,7 @@ def are_any() -> bool:
 
 
 def any_condition() -> str:
-    """The same, in SQL."""
+    """Return the SQL condition that any queue has a row with a bound."""
     return raw_queries.condition(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
@@ -135,12 +136,8 @@ class CronJobAdmin(OperatorModelAdmin):
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip().replace("\0", "")
         with timed_queries() as query:
-            page, paging = read_page(
-                request,
-                lambda wanted: query(
-                    gettext_noop("cron jobs"), lambda: cron.page(wanted, text=text)
-                ),
-            )
+            read = partial(cron.page, text=text)
+            page, paging = read_page(request, query, gettext_noop("cron jobs"), read)
             jobs = page.rows if page else []
             names = [job.name for job in jobs]
             last = query(gettext_noop("runs"), lambda: cron.last_jobs(names)) or {}

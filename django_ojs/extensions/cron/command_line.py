@@ -89,22 +89,30 @@ def _columns(jobs: list[CronJob]) -> list[ListColumn[CronJob]]:
             "cron", "text", "expression", words=lambda job: describe(job.expression, job.timezone)
         ),
         *members("timezone description"),
-        column("type", drops=2),
+        column("type", drops=3),
         *members("queue overlap_policy enabled"),
         column(
             "next_run_at",
             "time",
             words=lambda job: ago(job.next_run_at, timezone.now()) if job.enabled else "paused",
         ),
-        column("last_run_at", "time", drops=1),
+        column("last_run_at", "time", drops=2),
         ListColumn(
             name="last_job",
             value=last_job,
             words=lambda job: state_of(last[job.name]) if job.name in last else NONE,
         ),
-        column("run_count", "number", title="RUNS", drops=3),
+        column(
+            "skipped_count",
+            words=lambda job: (
+                job.skipped_count and f"{grouped(job.skipped_count)}: {job.skipped_why}"
+            ),
+            title="SKIPPED",
+            drops=1,
+        ),
+        column("run_count", "number", title="RUNS", drops=4),
         *members("missed_count"),
-        column("owner", drops=4),
+        column("owner", drops=5),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from django.http import HttpResponse
@@ -29,15 +30,10 @@ class CronJobs(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = pagination.cursor_page(query)
-        page = cron.page(wanted, enabled=_enabled(query), within=self.access.queues)
-        shown = [_render(job) for job in page.rows]
-        return {
-            "cron_jobs": shown,
-            "crons": shown,
-            "count": len(shown),
-            "pagination": pagination.described(query, wanted, page),
-        }
+        read = partial(cron.page, enabled=_enabled(query), within=self.access.queues)
+        found = pagination.listed(query, "cron_jobs", read, _render)
+        shown = found["cron_jobs"]
+        return {**found, "crons": shown, "count": len(shown)}
 
     def post(self, request: Request) -> HttpResponse:
         """Register a cron job, or replace the one of this name."""

@@ -1,6 +1,7 @@
 """Recorded events, newest first. Read only."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
@@ -63,12 +64,8 @@ class EventAdmin(OperatorModelAdmin):
         rows: list[Event] | None = []
         with timed_queries() as query:
             if _is_possible(type, subject):
-                page, paging = read_page(
-                    request,
-                    lambda wanted: query(
-                        gettext_noop("events"), lambda: _page(type, subject, wanted)
-                    ),
-                )
+                read = partial(_page, type, subject)
+                page, paging = read_page(request, query, gettext_noop("events"), read)
                 rows = None if page is None else page.rows
         visible = payloads.may_see(request)
         if rows:

@@ -25,7 +25,7 @@ def matches_state_changed(patterns: Iterable[str]) -> bool:
 
 
 def state_change(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the `job.state_changed` that an event says, None for one that is no transition.
+    """Return the `job.state_changed` for an event, or None for one that is no transition.
 
     A new job makes none, because it had no state before.
     """

@@ -78,7 +78,7 @@ def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
 
 
 def unsettled_condition() -> str:
-    """Whether committed events have no position, in SQL."""
+    """Return the SQL condition that committed events have no position."""
     return f"({commit_order.unpositioned(Event)}) IS NOT NULL"
 
 
@@ -91,7 +91,7 @@ def bounds() -> tuple[int, int] | None:
 
 
 def old_condition(keep: timedelta) -> str:
-    """Whether `prune` may find any, in SQL."""
+    """Return the SQL condition that `prune` may find any rows."""
     return raw_queries.is_older(Event, "time", "1 = 1", keep)
 
 

@@ -1,1 +1,1 @@
-"""Incidents: a finding that hurts is kept in a row while it lasts, and an hour after its end."""
+"""Keeps the incidents of `reports.incidents`, and shows them over HTTP and in the metrics."""

@@ -8,17 +8,17 @@ from django_ojs.extension import DueStep, Extension
 
 
 class IncidentsExtension(Extension):
-    """Keeps them."""
+    """Keeps the incidents."""
 
     name = "incidents"
     number = 21
     openapi = Path(__file__).with_name("openapi.yaml")
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Look, so that the beginnings and ends are known to some seconds."""
-        from django_ojs.extensions.incidents import looking
+        """Look for incidents, so that their starts and ends are known to some seconds."""
+        from django_ojs.reports import incidents
 
-        return (DueStep(run=looking.look_and_forget, interval=5.0),)
+        return (DueStep(run=incidents.look_and_forget, interval=5.0),)
 
     def routes(self) -> Sequence[Any]:
         """Return the route of what is wrong now."""

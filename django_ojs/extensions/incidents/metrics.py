@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from django_ojs.extensions.incidents import looking
+from django_ojs.reports import incidents
 
 
 def metrics(within: Collection[str] | None) -> Iterator[Metric]:
     """Yield a gauge with the value 1 for each incident, until it is over.
 
-    Its text has numbers, which change: alert on the identity. A scrape writes nothing.
+    Its text has numbers, which change, so alerts have to use the identity. A scrape writes nothing.
     """
     gauge = GaugeMetricFamily(
         "ojs_incident",
         "What is wrong now, as the overview of the admin and ojs doctor tell it.",
         labels=["identity", "kind", "severity", "text"],
     )
-    for each in looking.look(within, and_keep=False):
+    for each in incidents.look(within, and_keep=False):
         if each.is_incident:
             gauge.add_metric([each.identity, each.kind, each.severity, each.text], 1)
     yield gauge

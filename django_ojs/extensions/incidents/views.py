@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework.request import Request
 
-from django_ojs.extensions.incidents import looking
 from django_ojs.finding import as_json
 from django_ojs.http.views.base import OJSView
+from django_ojs.reports import incidents
 from django_ojs.spec.scopes import Scope
 
 
@@ -17,7 +17,7 @@ class Findings(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         """Return what concerns the queues that the caller may use."""
-        found = looking.look(self.access.queues)
+        found = incidents.look(self.access.queues)
         is_well = not any(each.is_incident for each in found)
         return {
             "status": "ok" if is_well else "degraded",

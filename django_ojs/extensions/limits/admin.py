@@ -274,7 +274,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         return self.has_view_permission(request, obj) and Scope.ADMIN in granted_scopes(request)
 
     def has_view_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
-        if not request.user.has_perm("django_ojs.view_limitkey"):
+        if not request.user.has_perm("ojs_limits.view_limitkey"):
             return False
         # Unlike the list, its page cannot hide a part of the key, which is in the address.
         return obj is None or limit_key_text.is_visible(request, obj.pk)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.utils import timezone
 
@@ -65,6 +66,12 @@ class KeyLimitsExtension(Extension):
         return Hooks(
             claim_rule=KeyLimits(), holds=_holds, pause_asked=_pause, hide_in_key=_hide_in_key
         )
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Let only claims with this rule take the jobs that were stored without it."""
+        from django_ojs.extensions.limits import key_limits
+
+        key_limits.catch_up()
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete rows of keys that are no longer needed."""

@@ -10,9 +10,9 @@ or is no longer active, leaves a row in a journal, in its own transaction (`Limi
 leaves one for the time at which it has room. A claim, or the maintenance, takes such rows under the
 lock of the key, and opens as many of the best held jobs as may start. So a job that was held while
 another one ended is found: its row of the journal is committed after the job was held, or the claim
-has counted the other one no more.
+did not count the other one any more.
 
-That a job is open permits nothing: the claim checks its limits. The statement for jobs without a
+An open job need not start: the claim checks its limits. The statement for jobs without a
 limit by key takes none of the others.
 
 A job whose policy says so is not held, but rescheduled or dropped (§6.2 `on_limit`), by the claim
@@ -47,9 +47,10 @@ from django_ojs.extensions.limits.models import HELD, OPEN, LimitKey
 from django_ojs.extensions.limits.rate_limit import OnLimit
 from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job, Queue
+from django_ojs.spec.hold import FREE
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.states import State, Trigger
+from django_ojs.spec.states import TERMINAL, State, Trigger
 from django_ojs.storage import queue_configs, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
@@ -132,6 +133,12 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
     """Return the given jobs that have a limit by key, because claims decide about them."""
     limited = Job.primary.annotate(key=KeyOfJob()).filter(OneOf("pk", keys), key__isnull=False)
     return dict.fromkeys(limited.values_list("pk", flat=True), OPEN)
+
+
+def catch_up() -> None:
+    """Let only claims with this rule take the jobs of keys that any claim may take."""
+    free = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, hold=FREE)
+    free.exclude(state__in=TERMINAL).update(hold=OPEN)
 
 
 def is_full(queue: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple
 from uuid import UUID
 
 from django_ojs.extensions.limits.models import OPEN
@@ -13,9 +13,6 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.statements import Statements
-
-if TYPE_CHECKING:
-    from django_ojs.storage.dialects.row_locks import RowLocks
 
 
 class KeyRow(NamedTuple):
@@ -162,6 +159,8 @@ class _SQLite(LimitStatements):
 class _MariaDB(LimitStatements):
     """MariaDB locks rows, and a derived table there cannot refer to the key of its row."""
 
+    #: It has locks of keys.
+    _dialect: Any
     limit_key = "JSON_VALUE(options, '$.limit_key')"
 
     #: How many keys a statement has that repeats a part for each of them.
@@ -225,17 +224,18 @@ class _MariaDB(LimitStatements):
         return [(id, policy[id]) for id in found if id in policy]
 
     def _lock(self, keys: Collection[str]) -> set[str]:
-        return cast("RowLocks", self._dialect).try_lock_keys(database.connection(), keys)
+        locked: set[str] = self._dialect.try_lock_keys(database.connection(), keys)
+        return locked
 
 
-_BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": _SQLite, "mysql": _MariaDB}
+_BY_NAME: Final = {"postgresql": _PostgreSQL, "sqlite": _SQLite, "mariadb": _MariaDB}
 
 
 def statements() -> LimitStatements:
     """Return the statements for the database of the jobs."""
-    return _of(database.connection().vendor)
+    return _of(database.dialect())
 
 
 @cache
-def _of(vendor: str) -> LimitStatements:
-    return _BY_VENDOR[vendor](database.dialect())
+def _of(dialect: Dialect) -> LimitStatements:
+    return _BY_NAME[dialect.name](dialect)

@@ -59,7 +59,7 @@ def deliver() -> int:
 
 
 def condition() -> str:
-    """Whether `deliver` may find any, in SQL."""
+    """Return the SQL condition that `deliver` may find any rows."""
     # The rows of another database can only be queried there.
     return outbox.any_condition() if operations.is_only_here() else "1 = 1"
 

@@ -162,7 +162,7 @@ def is_only_here() -> bool:
 
 
 def old_condition() -> str:
-    """Whether `prune` may find any, in SQL."""
+    """Return the SQL condition that `prune` may find any rows."""
     if not is_only_here():
         return "1 = 1"  # The rows of another database can only be queried there.
     return stored.old_condition(

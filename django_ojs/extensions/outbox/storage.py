@@ -135,7 +135,7 @@ def has_any(destination: str, using: str) -> bool:
 
 
 def any_condition() -> str:
-    """Whether rows wait to be stored here, in SQL, in the jobs' own database."""
+    """Return the SQL condition that rows wait to be stored here, in the jobs' own database."""
     return raw_queries.condition(OutboxEntry, _WAITS % f"'{LOCAL}'")
 
 
@@ -214,7 +214,7 @@ def unsent(job_ids: Collection[UUID], using: str) -> dict[UUID, bool]:
 
 
 def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
-    """Whether `prune` may find any in the jobs' own database, in SQL."""
+    """Return the SQL condition that `prune` may find any rows in the jobs' own database."""
     sent = f"state = '{Delivery.SENT.value}'"
     rejected = f"state = '{Delivery.REJECTED.value}'"
     sent = raw_queries.is_older(OutboxEntry, "sent_at", sent, keep_sent)

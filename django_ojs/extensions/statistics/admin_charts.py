@@ -6,7 +6,6 @@ that no page needs an inline style.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -23,9 +22,9 @@ _ROUND: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A series of values. `kind` is a class of the stylesheet; `line`: a line instead of bars.
+    """A series of values. `kind` is a class of the stylesheet; with `line`, it is a line, not bars.
 
-    `total`: the sum for the legend, where a value that is not drawn belongs to it.
+    `total` is the sum for the legend, if it includes a value that is not drawn.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Chart:
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = field(default=(), repr=False)
     empty: bool = False
-    #: Its values could not be read.
+    #: Whether its values could not be read.
     is_unknown: bool = False
 
 
@@ -96,8 +95,8 @@ def bars(
 ) -> Chart:
     """Return a chart of stacked bars, in the order of the series, with lines over them.
 
-    `columns` are the names of the columns; `seconds`: values are durations, whose labels have their
-    own unit; `unit`: what other values count; `markers`: what happened in a column.
+    `columns` are the names of the columns. With `seconds`, values are durations, whose labels have
+    their own unit; `unit` is what other values count. `markers` says what happened in a column.
     """
     render = duration if seconds else number
     stacked = [one for one in series if not one.line]
@@ -170,35 +169,18 @@ def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
     return (render(top), render(top / 2), "0")
 
 
-def sparkline(
-    title: str,
-    values: Sequence[float],
-    *,
-    beside: Mapping[str, Sequence[float]] = MappingProxyType({}),
-) -> Chart:
-    """Return a line without axes, as high as a line of text; its title has the sum and maximum.
-
-    `beside`: lines of other values, by their kind.
-    """
-    width, height = 90, 24
-    top = max((*values, *chain.from_iterable(beside.values()), 0))
+def sparkline(title: str, values: Sequence[float]) -> Chart:
+    """Return a line without axes, as high as a line of text."""
+    width, height, top = 90, 24, max((*values, 0))
     step = width / max(1, len(values) - 1)
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""
     return Chart(
-        title=_("%(title)s: %(total)s in total, at most %(most)s per minute")
-        % {"title": title, "total": number(sum(values)), "most": number(max((*values, 0)))},
+        title=title,
         width=width,
         height=height,
         bars=[Shape(kind="done", path=area)],
-        lines=[
-            *(
-                Shape(kind=kind, path=_line(each, top, step, height - 2, middle=False, down=1))
-                for kind, each in beside.items()
-                if any(each)
-            ),
-            Shape(kind="done", path=line),
-        ],
+        lines=[Shape(kind="done", path=line)],
         empty=not top,
     )
 
@@ -234,12 +216,13 @@ def _line(
         return ""
     path, shift, pen = [], step / 2 if middle else 0.0, "M"
     for index, value in enumerate(values):
-        if value is None:  # Unknown: a gap in the line.
+        if value is None:  # An unknown value is a gap in the line.
             pen = "M"
             continue
         x, y = index * step + shift, height - value / top * height + down
         if pen == "M" and (index + 1 == len(values) or values[index + 1] is None):
-            # A single value between gaps: a line of one point would not be seen.
+            # A single value between gaps is drawn as a short line, because a point would not be
+            # seen.
             path.append(f"M{_text(x - step / 2)} {_text(y)}H{_text(x + step / 2)}")
             continue
         path.append(f"{pen}{_text(x)} {_text(y)}")

@@ -35,7 +35,7 @@ _EMPTY: Final[Sequence[int]] = (0,) * BUCKETS
 
 @dataclass(slots=True)
 class Total:
-    """The sums of a queue and type. Histograms as `rollups.bucket` has them."""
+    """The sums of a queue and type. Histograms have the form of `rollups.bucket`."""
 
     counts: Sequence[int] = (0,) * len(COLUMNS)
     waited: Sequence[int] = _EMPTY
@@ -57,7 +57,7 @@ class Total:
             self.ran = [a + b for a, b in zip(self.ran, other.ran, strict=True)]
 
 
-#: By (queue, type), in the order of their first rows.
+#: The sums by (queue, type), in the order of their first rows.
 Totals = dict[tuple[str, str], Total]
 
 

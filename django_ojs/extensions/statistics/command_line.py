@@ -16,7 +16,6 @@ from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import ListColumn, column, members, write_list
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
@@ -66,7 +65,7 @@ def _read(names: list[str], limit: int) -> _Figures:
         maintenance=mode.status(),
         rows=queue_overview.overview(
             statuses,
-            flows=rollup_queries.flows(queues=names),
+            flows=queue_overview.flows(names),
             oldest=oldest,
             listens=listeners.by_queue,
         ),

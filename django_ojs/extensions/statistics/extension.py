@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StatisticsExtension(Extension):
-    """Counts."""
+    """Counts what happens to jobs."""
 
     name = "statistics"
     number = 2
@@ -36,7 +37,7 @@ class StatisticsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Keep the rollups few."""
+        """Fold rollups, so that they stay few."""
         from django_ojs.extensions.statistics import rollup_compaction
 
         return (
@@ -45,7 +46,7 @@ class StatisticsExtension(Extension):
         )
 
     def may_find(self) -> str:
-        """A run failed in the last minutes."""
+        """Return the condition that a run failed in the last minutes."""
         from django_ojs.extensions.statistics.findings import condition
 
         return condition()
@@ -89,6 +90,20 @@ class StatisticsExtension(Extension):
             for name, completed, failed in today
         ]
 
+    def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Return the jobs of each minute."""
+        from django_ojs.extensions.statistics import queue_flows
+
+        return queue_flows.flows(queues).items()
+
+    def completed_since(
+        self, moments: Mapping[tuple[str, str], datetime]
+    ) -> Iterable[tuple[tuple[str, str], int]]:
+        """Return those of whole minutes."""
+        from django_ojs.extensions.statistics import rollup_queries
+
+        return rollup_queries.completed_since(moments).items()
+
     def columns(self) -> Sequence[Any]:
         """Return the column of the last hour in the list of queues."""
         from django_ojs.extensions.statistics import admin_columns
@@ -96,10 +111,10 @@ class StatisticsExtension(Extension):
         return (admin_columns.LAST_HOUR,)
 
     def panels(self) -> Sequence[Any]:
-        """Return the types and the charts of the overview."""
-        from django_ojs.extensions.statistics import admin_overview
+        """Return figures and charts for the overview and the pages of queues, and failing types."""
+        from django_ojs.extensions.statistics import admin_panels
 
-        return admin_overview.PANELS
+        return admin_panels.PANELS
 
     def page_urls(self, page: Any) -> Sequence[Any]:
         """Add the page of a type to those of jobs."""
@@ -133,7 +148,7 @@ def fold() -> int:
 
 
 def condition() -> str:
-    """Whether `fold` may find any, in SQL."""
+    """Return the SQL condition that `fold` may find any rows."""
     from django_ojs.extensions.statistics import rollup_compaction
 
     return rollup_compaction.condition(settings().keep_rollups)

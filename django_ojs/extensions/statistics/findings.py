@@ -61,7 +61,7 @@ def condition() -> str:
 
 
 def found() -> list[Finding]:
-    """Find types of which too many runs failed in the last minutes, or the last ones in a row."""
+    """Find types with too many failed runs in the last minutes, or whose last runs all failed."""
     latest = _latest()
     figures = {
         (each.type, each.queue): each

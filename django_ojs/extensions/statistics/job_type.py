@@ -40,7 +40,7 @@ class Runs:
 
     completed: int
     failed: int
-    #: Failed runs that were lost with their worker: no failures of the type.
+    #: Failed runs that were lost with their worker, which are not failures of the type.
     lost: int
     waited: Percentiles
     ran: Percentiles
@@ -52,7 +52,7 @@ class Runs:
 
     @property
     def failures(self) -> int:
-        """The failed runs that count: without the lost ones."""
+        """The failed runs that count, without the lost ones."""
         return self.failed - self.lost
 
     @property
@@ -91,7 +91,7 @@ def last_week(type: str) -> list[Point]:
 
 
 def last_day(week: Sequence[Point]) -> Sequence[Point]:
-    """Return the points of the last day: of the hour that is not over, and of those before it."""
+    """Return the points of the last day: those of past hours, and of the current hour."""
     return week[-_HOURS_OF_A_DAY:]
 
 

@@ -1,10 +1,9 @@
 """Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db.models import BigIntegerField, F, Max, Q, Sum
 from django.db.models.fields.json import KeyTextTransform
@@ -16,39 +15,6 @@ from django_ojs.extensions.statistics.rollups import BUCKETS
 from django_ojs.spec.times import elapsed
 
 MINUTE = timedelta(minutes=1)
-
-#: Rates are means over this number of whole minutes.
-RATE_MINUTES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """A queue's figures by minute, oldest first; the last minute is the current one.
-
-    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed;
-    `rejected` and `dropped`: jobs that a full queue rejected or dropped.
-    """
-
-    came: list[int]
-    went: list[int]
-    failed: list[int]
-    rejected: list[int]
-    dropped: list[int]
-
-    @property
-    def came_per_minute(self) -> float:
-        """Jobs enqueued per minute, over the last whole minutes."""
-        return _rate(self.came)
-
-    @property
-    def rejected_per_minute(self) -> float:
-        """Jobs rejected per minute, over the last whole minutes."""
-        return _rate(self.rejected)
-
-    @property
-    def went_per_minute(self) -> float:
-        """Jobs finished per minute, over the last whole minutes."""
-        return _rate(self.went)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,47 +33,12 @@ class TypeFigures:
         return self.failed / max(1, self.failed + self.completed)
 
 
-def nothing(minutes: int = 60) -> Flow:
-    """Return the flow of a queue without activity."""
-    return Flow(*([0] * minutes for _ in fields(Flow)))
-
-
-def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
-    """Return the flow of these queues or all over the last minutes, without inactive ones."""
-    start = _minute(timezone.now()) - MINUTE * (minutes - 1)
-    recent = Rollup.primary.filter(minute__gte=start)
-    rows = (
-        (recent if queues is None else recent.filter(queue__in=queues))
-        .values("queue", "minute")
-        .annotate(
-            came=Sum("enqueued"),
-            done=Sum("completed"),
-            gone=Sum("discarded"),
-            broke=Sum("failed"),
-            no=Sum("rejected"),
-            lost=Sum("dropped"),
-        )
-        .order_by()
-    )
-    found: dict[str, Flow] = {}
-    for row in rows:
-        flow = found.setdefault(row["queue"], nothing(minutes))
-        index = (row["minute"] - start) // MINUTE
-        if 0 <= index < minutes:  # Others come from processes whose clock is ahead.
-            flow.came[index] += row["came"]
-            flow.went[index] += row["done"] + row["gone"]
-            flow.failed[index] += row["broke"]
-            flow.rejected[index] += row["no"]
-            flow.dropped[index] += row["lost"]
-    return found
-
-
 def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
     """Return the types whose runs failed most often, by queue; or one of them, if it failed.
 
     Runs that were lost with their worker are no failures of the type.
     """
-    start = _minute(timezone.now()) - MINUTE * (minutes - 1)
+    start = minute_of(timezone.now()) - MINUTE * (minutes - 1)
     lately = Rollup.primary.filter(minute__gte=start)
     rows = (
         (lately if type is None else lately.filter(type=type))
@@ -132,68 +63,6 @@ def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list
     ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TypeRuns:
-    """The runs of a type in the last hour, and in its last minutes."""
-
-    type: str
-    completed: int
-    failed: int
-    lately_completed: int
-    lately_failed: int
-    ran: Sequence[int]
-
-    @property
-    def runs(self) -> int:
-        """How many ended in the hour."""
-        return self.completed + self.failed
-
-    @property
-    def lately(self) -> int:
-        """How many ended in the last minutes."""
-        return self.lately_completed + self.lately_failed
-
-    @property
-    def seconds(self) -> float:
-        """About how long its jobs that completed in the hour ran, all together."""
-        return (mean(self.ran) or 0.0) / 1000 * self.completed
-
-
-def types(limit: int) -> list[TypeRuns]:
-    """Return the types that ran in the last hour: first those whose runs failed lately, most first,
-    then those that took most time. Runs that were lost with their worker are no failures.
-    """
-    start = _minute(timezone.now())
-    lately = Q(minute__gte=start - MINUTE * (RATE_MINUTES - 1))
-    failures = F("failed") - F("lost")
-    rows: Iterable[Any] = (
-        Rollup.primary.filter(minute__gte=start - MINUTE * 59)
-        .values("type")
-        .annotate(
-            done=Sum("completed"),
-            broke=Sum(failures),
-            lately_done=Sum("completed", filter=lately),
-            lately_broke=Sum(failures, filter=lately),
-            **bucket_sums("ran"),
-        )
-        .order_by()
-    )
-    found = [
-        TypeRuns(
-            type=row["type"],
-            completed=row["done"],
-            failed=row["broke"],
-            lately_completed=row["lately_done"] or 0,
-            lately_failed=row["lately_broke"] or 0,
-            ran=[row[f"ran_{n}"] or 0 for n in range(BUCKETS)],
-        )
-        for row in rows
-    ]
-    found = [each for each in found if each.runs]
-    found.sort(key=lambda each: (-each.lately_failed, -each.failed, -each.seconds, each.type))
-    return found[:limit]
-
-
 def completed_since(
     moments: Mapping[tuple[str, str], datetime],
 ) -> dict[tuple[str, str], int]:
@@ -201,7 +70,7 @@ def completed_since(
 
     Those of whole minutes: in the minute of a moment, some may have been before it.
     """
-    first = _minute(min(moments.values())) + MINUTE
+    first = minute_of(min(moments.values())) + MINUTE
     rows = Rollup.primary.filter(minute__gte=first, queue__in={queue for queue, _ in moments})
     found = dict.fromkeys(moments, 0)
     for queue, type, minute, number in (
@@ -284,7 +153,7 @@ def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, Las
     Of the minute before the current one, a part counts: as much as lies within the sixty seconds.
     """
     now = timezone.now()
-    current = _minute(now)
+    current = minute_of(now)
     rows = Rollup.primary.filter(minute__gte=current - MINUTE, minute__lte=current)
     if queues is not None:
         rows = rows.filter(queue__in=queues)
@@ -338,7 +207,7 @@ def types_lately(limit: int = 200) -> set[str]:
 
 
 def mean(histogram: Sequence[float]) -> float | None:
-    """Return the mean of a histogram in milliseconds; None when it is empty.
+    """Return the mean of a histogram in milliseconds, or None if it is empty.
 
     A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.
     """
@@ -350,11 +219,6 @@ def mean(histogram: Sequence[float]) -> float | None:
     return sum(n * middle for n, middle in zip(histogram, middles, strict=True)) / total
 
 
-def _minute(moment: datetime) -> datetime:
+def minute_of(moment: datetime) -> datetime:
+    """Return when the minute of a moment began."""
     return moment.replace(second=0, microsecond=0)
-
-
-def _rate(minutes: list[int]) -> float:
-    # The current minute is left out, because its sums are not complete.
-    whole = minutes[-1 - RATE_MINUTES : -1]
-    return sum(whole) / max(1, len(whole))

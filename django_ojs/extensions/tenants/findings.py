@@ -18,7 +18,7 @@ from django_ojs.storage.figures import known_queues
 
 
 def found() -> list[Finding]:
-    """Find queues of which tenants were at their bounds in the last hour."""
+    """Find queues whose tenants were at their bounds in the last hour."""
     configs = queue_configs.current()
     if configs is None or not any(
         _is_told(configs.of(name)) for name in {*configs.stored, *settings().queues, DEFAULT_POLICY}

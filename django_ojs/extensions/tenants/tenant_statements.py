@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, MARK, MAX_LENGTH
 from django_ojs.spec import json
@@ -16,9 +16,6 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.rows import Candidate
 from django_ojs.storage.statements import Statements
-
-if TYPE_CHECKING:
-    from django_ojs.storage.dialects.admission_shares import Shares
 
 #: Greater than the id of any tenant.
 _AFTER_TENANTS: Final = "~"
@@ -46,7 +43,7 @@ class TurnJob:
 
 
 class TenantStatements:
-    """Those of SQLite, of which others differ in parts."""
+    """The statements of SQLite; those of other databases differ in parts."""
 
     #: The tenant of a job in SQL, as its index has it.
     tenant: ClassVar[str] = f"""CASE WHEN json_type(meta, '$.tenant_id') = 'text'
@@ -69,9 +66,9 @@ class TenantStatements:
         )
 
     def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
-        """Say whether a tenant has room for jobs in a queue, far from its bound.
+        """Return whether a tenant has room for jobs in a queue, far from its bound.
 
-        False also where only a count under the tenant's lock can decide.
+        It also returns False if only a count under the tenant's lock can decide.
         """
         return False
 
@@ -96,8 +93,8 @@ class TenantStatements:
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         """Return (priority, tenant) of the available jobs of a queue that has tenants.
 
-        The highest priority first; of each priority the tenants after its start, by name, then the
-        others.
+        The highest priority comes first. In each priority, the tenants after its start come first,
+        by name, and then the others.
         """
         found: list[tuple[int, str]] = []
         values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
@@ -189,50 +186,48 @@ class _PostgreSQL(TenantStatements):
 class _MariaDB(TenantStatements):
     """The tenant is a column, because an index has no expression; locks are those of rows."""
 
+    #: It has locks of parts of a queue, and of keys.
+    _dialect: Any
     tenant = "tenant"
     marked = "tenant IS NOT NULL"
 
     def admit(self, queue: str, tenant: str, *, jobs: int, bound: int) -> bool:
-        return self._shares.admit(
+        admitted: bool = self._dialect.admit_part(
             database.connection(),
-            *_part(queue, tenant),
+            _part(queue, tenant),
             cost=jobs,
             bound=bound,
             room=lambda: bound - self.depth(queue, tenant),
         )
+        return admitted
 
     def lock(self, queue: str, tenant: str, timeout: float) -> bool:
-        return self._shares.lock_name(database.connection(), *_part(queue, tenant), timeout)
+        link, part = database.connection(), _part(queue, tenant)
+        sees_others: bool = self._dialect.lock_part(link, part, timeout)
+        return sees_others
 
     def jobs(self, queue: str, turns: Sequence[Turn], **wanted: Any) -> list[TurnJob]:
         found = super().jobs(queue, turns, **wanted)
         keys = {each.candidate.key for each in found if each.candidate.key}
-        locked = self._shares.try_lock_keys(database.connection(), keys)
+        locked = self._dialect.try_lock_keys(database.connection(), keys)
         return [
             replace(each, candidate=replace(each.candidate, is_locked=each.candidate.key in locked))
             for each in found
         ]
 
-    @property
-    def _shares(self) -> "Shares":
-        return cast("Shares", self._dialect)
+
+def _part(queue: str, tenant: str) -> str:
+    return f"{queue}\n{tenant}"
 
 
-def _part(queue: str, tenant: str) -> tuple[Any, str]:
-    """Return the kind and the name of a lock by rows."""
-    from django_ojs.storage.dialects.row_locks import Kind
-
-    return Kind.PART, f"{queue}\n{tenant}"
-
-
-_BY_VENDOR: Final = {"postgresql": _PostgreSQL, "sqlite": TenantStatements, "mysql": _MariaDB}
+_BY_NAME: Final = {"postgresql": _PostgreSQL, "sqlite": TenantStatements, "mariadb": _MariaDB}
 
 
 def statements() -> TenantStatements:
     """Return those of the database of the jobs."""
-    return _of(database.connection().vendor)
+    return _of(database.dialect())
 
 
 @cache
-def _of(vendor: str) -> TenantStatements:
-    return _BY_VENDOR[vendor](database.dialect())
+def _of(dialect: Dialect) -> TenantStatements:
+    return _BY_NAME[dialect.name](dialect)

@@ -2,7 +2,7 @@
 
 Within a priority, a claim takes jobs of the tenants that have available jobs by turns: from each as
 many as its weight, then from the next one, by name and round again (weighted round-robin). A higher
-priority goes first, whosever the jobs are (§9.3).
+priority goes first, for jobs of any tenant (§9.3).
 
 Nothing is stored and nothing is counted: each process remembers, of each queue and priority, whose
 turn it is, and begins at a random tenant. So there is nothing that could be wrong after a crash,
@@ -234,7 +234,7 @@ class _Claim(RuledClaim):
 def _exhausted(
     turns: Sequence[Turn], found: Mapping[_Share, Collection[UUID]], limit: int
 ) -> set[_Share]:
-    """Return the tenants that had fewer jobs than their turn, as far as the limit lets one know."""
+    """Return the tenants that had fewer jobs than their turn, as far as the limit shows."""
     exhausted, total = set(), 0
     for turn in turns:
         share = turn.priority, turn.tenant

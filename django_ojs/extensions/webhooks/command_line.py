@@ -88,7 +88,7 @@ _COLUMNS: Final[list[ListColumn[_Listed]]] = [
     ListColumn(name="state", value=lambda each: _state(each.webhook), kind="state", only="table"),
     column("failures", "number", "webhook.failures"),
     ListColumn(name="last_delivery", value=_last_delivery, words=_last_in_words),
-    column("events", "text", "webhook.events", drops=1),
+    column("events", "names", "webhook.events", drops=1),
     *members("queues job_types active disabled_at created_at", of="webhook"),
 ]
 

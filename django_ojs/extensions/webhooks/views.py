@@ -1,5 +1,6 @@
 """Webhooks: subscriptions and deliveries (ojs-webhooks §6, §10)."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -67,14 +68,10 @@ class Subscriptions(WebhookView):
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params)
-        found = subscriptions.all_webhooks(self.access.queues)
-        page = keyset.page_of_all(found, {"pk": UUID}, wanted)
-        return {
-            "subscriptions": [_render(each) for each in page.rows],
-            "count": len(page.rows),
-            "pagination": pagination.described(request.query_params, wanted, page),
-        }
+        all_webhooks = subscriptions.all_webhooks(self.access.queues)
+        read = partial(keyset.page_of_all, all_webhooks, {"pk": UUID})
+        found = pagination.listed(request.query_params, "subscriptions", read, _render)
+        return {**found, "count": len(found["subscriptions"])}
 
     def post(self, request: Request) -> HttpResponse:
         """Create a webhook. The response is the only one with its secret."""
@@ -149,14 +146,10 @@ class Deliveries(WebhookView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = pagination.cursor_page(query)
         of = query.get("subscription_id")
         webhook = self.find(of).pk if of else None
-        page = deliveries.page(wanted, webhook, within=self.access.queues)
-        return {
-            "deliveries": [_render_delivery(each) for each in page.rows],
-            "pagination": pagination.described(query, wanted, page),
-        }
+        read = partial(deliveries.page, webhook=webhook, within=self.access.queues)
+        return pagination.listed(query, "deliveries", read, _render_delivery)
 
 
 class DeliveryView(WebhookView):

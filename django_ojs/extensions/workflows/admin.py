@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -99,12 +100,8 @@ class WorkflowAdmin(OperatorModelAdmin):
         if state in BADGES:
             which["state"] = state
         with timed_queries() as query:
-            page, paging = read_page(
-                request,
-                lambda wanted: query(
-                    gettext_noop("workflows"), lambda: workflows.page(wanted, **which)
-                ),
-            )
+            read = partial(workflows.page, **which)
+            page, paging = read_page(request, query, gettext_noop("workflows"), read)
             rows = page.rows if page else []
             first = query(gettext_noop("steps"), lambda: _first_types(rows)) or {}
         return self.render(

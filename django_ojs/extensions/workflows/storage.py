@@ -173,7 +173,7 @@ def save(workflows: Collection[Workflow]) -> None:
 
 
 def _is_mariadb() -> bool:
-    return database.connection().vendor == "mysql"
+    return database.dialect().name == "mariadb"
 
 
 _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED})

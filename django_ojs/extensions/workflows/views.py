@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from django.http import HttpResponse
@@ -48,14 +49,10 @@ class Workflows(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = pagination.cursor_page(query)
         state = fields.choice(query, "state", WorkflowState.values, "") or None
-        page = workflows.page(wanted, state=state, within=self.access.queues)
-        return {
-            "workflows": [_summary(each) for each in page.rows],
-            "count": len(page.rows),
-            "pagination": pagination.described(query, wanted, page),
-        }
+        read = partial(workflows.page, state=state, within=self.access.queues)
+        found = pagination.listed(query, "workflows", read, _summary)
+        return {**found, "count": len(found["workflows"])}
 
     def post(self, request: Request) -> HttpResponse:
         """Create a workflow, and start it."""

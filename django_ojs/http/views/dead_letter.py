@@ -1,6 +1,7 @@
 """Dead letters of the data plane (http-binding §12, ojs-dead-letter §10)."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec import envelope, times
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
@@ -54,7 +56,6 @@ class DeadLetters(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = pagination.cursor_page(query)
         queue = query.get("queue") or None
         if queue is not None:
             self.access.check_queue(queue)
@@ -66,12 +67,7 @@ class DeadLetters(OJSView):
             ended_until=fields.query_timestamp(query, "until"),
             within=self.access.queues,
         )
-        page = dead_letters.page(which, wanted)
-        errors = Attempt.errors_of([job.pk for job in page.rows])
-        return {
-            "jobs": [envelope.render(job, errors=errors.get(job.pk)) for job in page.rows],
-            "pagination": pagination.described(query, wanted, page),
-        }
+        return pagination.listed(query, "jobs", partial(_page, which), dict)
 
 
 class DeadLetterDetail(DeadLetterView):
@@ -102,15 +98,19 @@ class DeadLetterFigures(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         found = dead_letters.figures(self.access.queues)
-        out: dict[str, Any] = {
+        return {
             "total": found.total,
             "by_queue": found.by_queue,
             "by_error_type": found.by_error_type,
             "retention": {"max_age": _days(settings().keep_dead_letters)},
+            **timestamps(oldest_at=found.oldest_at, newest_at=found.newest_at),
         }
-        if found.capped:
-            out["total_capped"] = True
-        return {**out, **timestamps(oldest_at=found.oldest_at, newest_at=found.newest_at)}
+
+
+def _page(which: JobFilter, wanted: PageRequest) -> Page[dict[str, Any]]:
+    page = dead_letters.page(which, wanted)
+    errors = Attempt.errors_of([job.pk for job in page.rows])
+    return page.showing([envelope.render(job, errors=errors.get(job.pk)) for job in page.rows])
 
 
 def _days(duration: timedelta) -> str:

@@ -1,5 +1,6 @@
 """Queues of the data plane (http-binding §11, ojs-queue-config §9)."""
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse
@@ -11,8 +12,9 @@ from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
+from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.operations.queues import QueueStatus
+from django_ojs.operations.queues import QueueState, QueueStatus
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.spec.scopes import Scope
@@ -25,12 +27,11 @@ class QueueList(OJSView):
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params)
-        page = queues.listing(wanted, within=self.access.queues)
-        return {
-            "queues": [{**_summary(queue), "depth": queue.depth} for queue in page.rows],
-            "pagination": pagination.described(request.query_params, wanted, page),
-        }
+        def render(queue: QueueStatus) -> dict[str, Any]:
+            return {**_summary(queue), "depth": queue.depth}
+
+        read = partial(queues.listing, within=self.access.queues)
+        return pagination.listed(request.query_params, "queues", read, render)
 
     def post(self, request: Request) -> HttpResponse:
         """Create a queue before its first job."""
@@ -124,49 +125,29 @@ class QueueConfiguration(QueueView):
         return render_configuration(name, queues.configure(name, changes).config)
 
 
-class QueuePause(QueueView):
-    """Pause a queue: FETCH returns none of its jobs (§11.3)."""
+class QueueChange(QueueView):
+    """Pause, drain or resume a queue (§11.3, §11.4; the documents name no route to drain it)."""
 
     needs = {"POST": Scope.OPERATOR}
+    #: "pause", "drain" or "resume".
+    change = ""
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
         self.check_new(name)
-        queue = queues.pause(name, by=self.access.name)
-        return {
-            "queue": {"name": name, "paused": True},
-            "status": "paused",
-            **timestamps(paused_at=queue.paused_at),
-        }
+        queue, status, since = changed(self.change, name)
+        return {"queue": {"name": name, "paused": queue.paused}, "status": status, **since}
 
 
-class QueueDrain(QueueView):
-    """Drain a queue: it accepts no jobs (ojs-queue-config §5.1; the documents name no route)."""
-
-    needs = {"POST": Scope.OPERATOR}
-
-    def post(self, request: Request, name: str) -> dict[str, Any]:
-        self.check_new(name)
-        queue = queues.drain(name, by=self.access.name)
-        return {
-            "queue": {"name": name, "paused": queue.paused},
-            "status": "paused" if queue.paused else "draining",
-            **timestamps(draining_at=queue.draining_at),
-        }
-
-
-class QueueResume(QueueView):
-    """Resume a queue (§11.4)."""
-
-    needs = {"POST": Scope.OPERATOR}
-
-    def post(self, request: Request, name: str) -> dict[str, Any]:
-        self.check_new(name)
-        queues.resume(name, by=self.access.name)
-        return {
-            "queue": {"name": name, "paused": False},
-            "status": "active",
-            **timestamps(resumed_at=timezone.now()),
-        }
+def changed(change: str, name: str) -> tuple[Queue, str, dict[str, Any]]:
+    """Pause, drain or resume a queue. Return it, its state, and since when it has it."""
+    if change == "resume":
+        return queues.resume(name), QueueState.ACTIVE.value, timestamps(resumed_at=timezone.now())
+    if change == "pause":
+        queue = queues.pause(name)
+        return queue, QueueState.PAUSED.value, timestamps(paused_at=queue.paused_at)
+    queue = queues.drain(name)
+    status = QueueState.PAUSED if queue.paused else QueueState.DRAINING
+    return queue, status.value, timestamps(draining_at=queue.draining_at)
 
 
 def _summary(queue: QueueStatus) -> dict[str, Any]:

@@ -40,6 +40,12 @@ def end(token: Token[Actor | None]) -> None:
     _current.reset(token)
 
 
+def name() -> str | None:
+    """Return the name of the operator; None for code of a project."""
+    actor = _current.get()
+    return None if actor is None else actor.name
+
+
 @dataclass(frozen=True, slots=True)
 class Acted:
     """What the extensions were told of an act.

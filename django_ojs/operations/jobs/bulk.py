@@ -160,11 +160,7 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
 
 def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
     if isinstance(which, JobFilter):
-        if which.empty:
-            raise InvalidRequest(
-                "filter must name something; a state alone selects all jobs in it.",
-                details={"field": "filter"},
-            )
+        which.check_names_something()
         named = which if which.states else replace(which, states=action.default)
         if within is not None:
             named = replace(named, within=within)

@@ -52,7 +52,7 @@ def work() -> int:
 
 
 def open_condition() -> str:
-    """Whether there is an operation to execute, in SQL."""
+    """Return the SQL condition that there is an operation to execute."""
     states = ", ".join(f"'{each.value}'" for each in OPEN)
     return raw_queries.condition(BulkOperation, f"state IN ({states})")
 

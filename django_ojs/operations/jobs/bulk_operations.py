@@ -102,11 +102,7 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
     Raises InvalidRequest for a filter that matches all jobs, or names no such state.
     """
     bulk_action = ACTIONS[action]
-    if which.empty:
-        raise InvalidRequest(
-            "filter must name something; a state alone selects all jobs in it.",
-            details={"field": "filter"},
-        )
+    which.check_names_something()
     # States that remain after an exclusion are not named, so that such a search does not cancel
     # active jobs.
     allowed = bulk_action.default if which.states_excluded else bulk_action.allowed

@@ -12,11 +12,11 @@ from django.db.models.functions import Left
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import failure
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage.dialects.expressions import Moment
+from django_ojs.storage.figures import counts
 
 #: How many of the newest dead letters are grouped. Grouping them takes some 80 ms.
 NEWEST: Final = 25_000
@@ -80,16 +80,14 @@ class Groups:
     """The groups, in order.
 
     `seen` is how many letters were grouped, and `more` says whether there are older ones. `total`
-    is the number of all dead letters, or a lower bound if `capped`. `found` is the number of
-    groups. `oldest` is the time of the oldest dead letter, and `pruned_at` the time at which it
-    will be deleted.
+    is the number of all dead letters, and `found` that of the groups. `oldest` is the time of the
+    oldest dead letter, and `pruned_at` the time at which it will be deleted.
     """
 
     groups: list[Group]
     seen: int
     more: bool
     total: int
-    capped: bool
     found: int = 0
     oldest: datetime | None = None
     pruned_at: datetime | None = None
@@ -113,7 +111,6 @@ def groups(
     among = dead if start is None else dead.filter(finished_at__gt=Moment(Value(start)))
     found = _grouped(among, by_message=by_message)
     seen = sum(each.count for each in found.values())
-    total, capped = (seen, False) if start is None else dead_letters.total()
     kinds = Counter(key[:3] for key in found)
     ordered = sorted(found.items(), key=lambda each: tuple(map(str, each[0])))
     ordered.sort(key=lambda each: each[1].last if latest_first else each[1].count, reverse=True)
@@ -137,8 +134,7 @@ def groups(
         ],
         seen=seen,
         more=start is not None,
-        total=total,
-        capped=capped,
+        total=seen if start is None else counts.dead_letters(),
         found=len(found),
         oldest=oldest,
         pruned_at=None if oldest is None else oldest + settings().keep_dead_letters,

@@ -1,6 +1,6 @@
 """Dead letters (ojs-dead-letter §6, §9): list, retry and delete them.
 
-They have an index of their own, newest first. They are counted up to 10,000.
+They have an index of their own, newest first, and a count of their own.
 """
 
 from collections import Counter
@@ -35,22 +35,15 @@ from django_ojs.storage.figures.known_queues import OTHERS
 #: together.
 MAX_NAMES: Final = 1_000
 
-#: Dead letters are counted up to this number for people. Only their index is read, in some 10 ms.
-MAX_COUNTED: Final = 100_000
-
 #: What a retry may change (ojs-dead-letter §6.3).
 OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """The number of dead letters, by queue and by the type of their last error.
-
-    `capped`: there are more than `total`; the figures do not include the others, which are older.
-    """
+    """The number of dead letters, and that of the newest by queue and by type of the last error."""
 
     total: int
-    capped: bool
     by_queue: dict[str, int]
     by_error_type: dict[str, int]
     oldest_at: datetime | None
@@ -62,13 +55,17 @@ def page(which: JobFilter, wanted: PageRequest) -> Page[Job]:
 
     It ends early where the sizes of its jobs add up to MAX_FETCH_BYTES; it has at least one.
     """
-    found = replace(which, dead_letter=True).jobs()
+    dead = replace(which, dead_letter=True)
+    found = dead.jobs()
     columns = ("pk", "size_bytes", "finished_at")
     rest = keyset.rest_of(found, LAST_ENDED_FIRST, wanted).values_list(*columns, named=True)
     rows = list(rest[wanted.offset : wanted.offset + wanted.limit + 1])
     fitting = replace(wanted, limit=min(wanted.limit, _fitting([row.size_bytes for row in rows])))
     sizes = keyset.page_from(
-        rows, LAST_ENDED_FIRST, fitting, count=lambda: keyset.count_up_to(found)
+        rows,
+        LAST_ENDED_FIRST,
+        fitting,
+        count=lambda: (dead.number(), False) if dead.counted else keyset.count_up_to(found),
     )
     read = Job.primary.in_bulk([row.pk for row in sizes.rows])
     # One that was retried or deleted in the meantime may be missing.
@@ -91,27 +88,23 @@ def get(job_id: UUID) -> Job:
 
 
 def figures(within: frozenset[str] | None = None) -> Figures:
-    """Return the figures of the newest 10,000 dead letters, in these queues or in all."""
-    found = JobFilter(dead_letter=True, within=within).jobs()
+    """Return the figures of the dead letters in these queues or in all.
+
+    The newest 10,000 are counted by queue and by type.
+    """
+    which = JobFilter(dead_letter=True, within=within)
+    found = which.jobs()
     newest = found.order_by(*LAST_ENDED_FIRST)
     rows = list(newest.values_list("queue", "error__type", "finished_at")[: keyset.COUNT_LIMIT + 1])
     counted = rows[: keyset.COUNT_LIMIT]
     oldest = found.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
     return Figures(
-        total=len(counted),
-        capped=len(rows) > len(counted),
+        total=which.number() if len(rows) > len(counted) else len(counted),
         by_queue=_largest(Counter(queue for queue, _, _ in counted)),
         by_error_type=_largest(Counter(type or "Unknown" for _, type, _ in counted)),
         oldest_at=oldest,
         newest_at=counted[0][2] if counted else None,
     )
-
-
-def total() -> tuple[int, bool]:
-    """Return the number of dead letters, up to `MAX_COUNTED`, and whether there are more."""
-    rows = Job.primary.filter(dead_letter=True).order_by()
-    number = rows[: MAX_COUNTED + 1].count()
-    return min(number, MAX_COUNTED), number > MAX_COUNTED
 
 
 def _largest(numbers: Counter[str]) -> dict[str, int]:
@@ -209,8 +202,8 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         job.options = {**job.options, "retry": policy.render()}
     if job.unique_key is not None:
         same = unique_policy.parse(job.options["unique"])
-        # Only when the key depends on a change: a middleware may have changed the arguments after
-        # the key was computed.
+        # The key is changed only if it depends on a change, because a middleware may have changed
+        # the arguments after it was computed.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     if job.options.get("rate_limit"):

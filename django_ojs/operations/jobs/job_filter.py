@@ -58,10 +58,10 @@ def condition(name: str, value: str) -> Any:
 class JobFilter:
     """Jobs that meet all conditions that are given.
 
-    `states_excluded`: the states were not named; they are those that an exclusion left.
+    With `states_excluded`, the states are those that an exclusion left over.
     `type` is a job type or, ending in `*`, a prefix. A job is in one of `queues`. Where only dead
     letters or discarded jobs are asked for, one that was moved to a dead letter queue is in the
-    queue where it ran, too (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
+    queue where it ran as well (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
     failure, `error` its type or a part of its message, `message` the form of that. `host` is the
@@ -150,7 +150,10 @@ class JobFilter:
     def counted(self) -> bool:
         """Whether the counts have the number of these jobs."""
         return not self._fields(
-            but=("queue", "states", "states_excluded", "within", "at", "by_current_queue")
+            but=(
+                *("queue", "states", "states_excluded", "dead_letter"),
+                *("within", "at", "by_current_queue"),
+            )
         )
 
     @property
@@ -159,6 +162,14 @@ class JobFilter:
         return self.type in (None, "*") and not self._fields(
             but=("type", "within", "at", "by_current_queue")
         )
+
+    def check_names_something(self) -> None:
+        """Raise InvalidRequest if it is empty, so that no bulk action changes all jobs."""
+        if self.empty:
+            raise InvalidRequest(
+                "filter must name something; a state alone selects all jobs in it.",
+                details={"field": "filter"},
+            )
 
     def _fields(self, *, but: tuple[str, ...]) -> list[str]:
         return [
@@ -172,7 +183,7 @@ class JobFilter:
 
         The counts are by the queue where a job is.
         """
-        by_state = counts.totals(self._counted_queues)
+        by_state = counts.totals(self._counted_queues, dead_letter=self.dead_letter)
         number = sum(
             number for state, number in by_state.items() if not self.states or state in self.states
         )

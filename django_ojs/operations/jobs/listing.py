@@ -250,9 +250,8 @@ def about(which: JobFilter) -> int:
     if "pk__in" in rows:
         return len(rows["pk__in"])
     states = {rows["state"]} if "state" in rows else set(rows.get("state__in", State))
-    if rows.get("dead_letter"):
-        states = {State.DISCARDED}
-    by_state = counts.totals([rows["queue"]] if "queue" in rows else None)
+    queues = [rows["queue"]] if "queue" in rows else None
+    by_state = counts.totals(queues, dead_letter=rows.get("dead_letter"))
     return sum(number for state, number in by_state.items() if state in states)
 
 

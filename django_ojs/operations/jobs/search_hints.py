@@ -1,10 +1,18 @@
-"""Why a search finds nothing: the queue or the host that it names does not exist."""
+"""Why a search finds nothing: no such queue or host, or a value that a member of arguments has."""
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
+
+from django.db.models import F, TextField
+from django.db.models.functions import Cast
 
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.listing import index_scans
+from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.keyset import FIRST_PAGE
+from django_ojs.spec import json
 from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.figures import known_queues
 
@@ -12,12 +20,41 @@ from django_ojs.storage.figures import known_queues
 _COMPARED: Final = 1_000
 _LISTED: Final = 10
 
+#: How many jobs with the text of a value are looked at, and how many members are returned.
+_LOOKED_AT: Final = 20
+_MEMBERS: Final = 3
+
 
 def unknown_name(which: JobFilter) -> str | None:
     """Return a sentence with the existing queues or hosts, if the filter names an unknown one."""
     named = which.queues if which.queue is None else (which.queue,)
     hints = (hint for name in named if (hint := _unknown_queue(which, name)) is not None)
     return next(hints, None) or _unknown_host(which)
+
+
+def members_with(value: str, which: JobFilter) -> list[str]:
+    """Return the members of arguments that have a value, such as `args.email`.
+
+    Only the jobs that one scan of the filter reads are searched, and nothing that is redacted.
+    """
+    scan = index_scans(which)[0]
+    jobs, _end = scan.jobs_of(which, FIRST_PAGE, scan.limit)
+    # The text is a condition that each database has; what it finds is compared below.
+    text = Cast(F("args"), TextField())
+    found = jobs.annotate(text=text).filter(text__contains=json.dumps(value)[1:-1])
+    names: dict[str, None] = {}
+    for args in found.values_list("args", flat=True)[:_LOOKED_AT]:
+        for each in redacted(args):
+            names |= {f"args.{path}": None for path in _paths(each, value)}
+    return list(names)[:_MEMBERS]
+
+
+def _paths(document: Any, value: str) -> Iterator[str]:
+    for key, inner in document.items() if isinstance(document, dict) else ():
+        if isinstance(inner, dict):
+            yield from (f"{key}.{path}" for path in _paths(inner, value))
+        elif not isinstance(inner, list) and str(inner) == value:
+            yield key
 
 
 def _unknown_host(which: JobFilter) -> str | None:

@@ -141,13 +141,23 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
 
 def alternatives(text: str) -> list[str]:
     """Return searches that a text with one word without a qualifier may have meant."""
+    value, rest = value_and_rest(text)
+    return [" ".join([*rest, f"{name}:{value}"]) for name in ("args", "tag", "error") if value]
+
+
+def value_and_rest(text: str, also: str = "") -> tuple[str, list[str]]:
+    """Return the only word without a qualifier, as one can be typed, and the other words.
+
+    It may have the qualifier `also`. The value is "" if there are several such words, or none.
+    """
     words = list(split(text))
-    bare = [value for name, value, _quoted in words if not name]
-    if len(bare) != 1:
-        return []
-    rest = [f"{name}:{as_value(value, always=quoted)}" for name, value, quoted in words if name]
-    value = as_value(bare[0].removesuffix("*"))
-    return [" ".join([*rest, f"{name}:{value}"]) for name in ("args", "tag", "error")]
+    bare = [value for name, value, _quoted in words if name in ("", also)]
+    rest = [
+        f"{name}:{as_value(value, always=quoted)}"
+        for name, value, quoted in words
+        if name not in ("", also)
+    ]
+    return (as_value(bare[0].removesuffix("*")) if len(bare) == 1 else "", rest)
 
 
 def split(text: str) -> Iterator[tuple[str, str, bool]]:

@@ -45,7 +45,7 @@ def prune(limit: int = PRUNED, *, since: timedelta = timedelta(0)) -> int:
 
 
 def condition(since: timedelta = timedelta(0)) -> str:
-    """Whether `prune` may find any jobs, in SQL."""
+    """Return the SQL condition that `prune` may find any jobs."""
     kinds = (
         raw_queries.is_older(
             Job,

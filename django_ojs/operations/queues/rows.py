@@ -34,7 +34,7 @@ def make(name: str) -> None:
 
 
 def touch(name: str) -> Queue:
-    """Return a queue's row, locked, and create it if needed. Inside a write transaction only."""
+    """Return a queue's row, locked, and create it if needed, in a write transaction."""
     while True:
         make(name)
         found = Queue.primary.select_for_update().filter(pk=name).first()

@@ -115,7 +115,7 @@ class LapseCheck:
 
 
 def lapsed_condition() -> str:
-    """Whether a lease has lapsed, in SQL."""
+    """Return the SQL condition that a lease has lapsed."""
     return raw_queries.condition(Job, _lapsed_in_time())
 
 
@@ -284,7 +284,7 @@ class DeadWorkers:
         return ALWAYS if self._back_at is None else time.monotonic() - self._back_at
 
     def condition(self) -> str:
-        """Whether `take_back` would find any worker, in SQL. If not, call `none_found`."""
+        """Return the SQL condition that `take_back` finds a worker; if not, call `none_found`."""
         return database.dialect().dead_workers_condition(back_for=self._back_for())
 
     def none_found(self) -> None:

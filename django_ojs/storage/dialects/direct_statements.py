@@ -100,15 +100,10 @@ def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) ->
 def begin(connection: BaseDatabaseWrapper, statement: bytes) -> bool:
     """Begin a transaction, which psycopg would do before the next statement.
 
-    Return False where that is left to psycopg, or one is open.
+    Return False if psycopg has to do it, or if a transaction is open.
     """
-    link = _known(connection)
-    if (
-        link is None
-        or link.autocommit
-        or link.pgconn.transaction_status != _IDLE
-        or (link.read_only, link.deferrable) != (None, None)
-    ):
+    link = usable(connection, begins=True)
+    if link is None or (link.read_only, link.deferrable) != (None, None):
         return False
     with connection.wrap_database_errors:
         (result,) = results(link, statement)
@@ -117,18 +112,13 @@ def begin(connection: BaseDatabaseWrapper, statement: bytes) -> bool:
     return True
 
 
-def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
-    """Return psycopg's connection if it may be used to send a statement, or None."""
-    link = _known(connection)
-    if link is None:
-        return None
-    status = link.pgconn.transaction_status
-    # Otherwise psycopg would have to begin a transaction, or to reject the statement.
-    return link if status == _IN_TRANSACTION or (status == _IDLE and link.autocommit) else None
+def usable(
+    connection: BaseDatabaseWrapper, *, begins: bool = False
+) -> "psycopg.Connection[Any] | None":
+    """Return psycopg's connection if it may be used to send a statement, or None.
 
-
-def _known(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
-    """Return psycopg's connection, if it is as Django and psycopg make it."""
+    `begins`: a statement that begins the transaction in which the next one is to be.
+    """
     # `cursor()` begins in the same way, and raises inside an event loop.
     connection.close_if_health_check_failed()
     connection.ensure_connection()
@@ -148,7 +138,14 @@ def _known(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     ):
         return None
     connection.validate_thread_sharing()
-    return link if link.pgconn.pipeline_status == pq.PipelineStatus.OFF else None
+    server = link.pgconn
+    status = server.transaction_status
+    if begins:
+        is_ready = status == _IDLE and not link.autocommit
+    else:
+        # Otherwise psycopg would have to begin a transaction, or to reject the statement.
+        is_ready = status == _IN_TRANSACTION or (status == _IDLE and link.autocommit)
+    return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
 
 
 class _Cursors:

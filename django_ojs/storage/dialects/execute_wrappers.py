@@ -1,17 +1,7 @@
 """What the execute wrappers of this package share."""
 
-import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
-
-from django.db.backends.base.base import BaseDatabaseWrapper
-
-_CHANGE: Final = re.compile(
-    r"\s*(?:(?:(?:INSERT|REPLACE)\s+(?:IGNORE\s+)?INTO|DELETE\s+(?:j\s+)?FROM|UPDATE)\s+`?ojs_"
-    r"|UPDATE\s+\(.*JOIN\s+ojs_)",
-    re.DOTALL,
-)
-
+from typing import Any, TypeVar
 
 W = TypeVar("W", bound=Callable[..., Any])
 
@@ -28,15 +18,3 @@ def for_others(wrapper: W) -> W:
 def are_for_others(wrappers: list[Callable[..., Any]]) -> bool:
     """Whether all of these wrappers are `for_others`."""
     return all(getattr(wrapper, "is_for_others", False) for wrapper in wrappers)
-
-
-def install(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
-    """Let all statements of a connection go through a wrapper, if it is one to such a server."""
-    # The first wrapper is the outermost. Code that adds one for a while removes the last one.
-    if connection.vendor == "mysql" and wrapper not in connection.execute_wrappers:
-        connection.execute_wrappers.insert(0, wrapper)
-
-
-def is_change(sql: str) -> bool:
-    """Whether a statement changes a table of django_ojs."""
-    return bool(_CHANGE.match(sql))

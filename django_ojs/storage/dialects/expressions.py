@@ -43,7 +43,7 @@ class OneOf(Lookup):
     prepare_rhs = False
 
     def __init__(self, column: str, keys: Collection[UUID]) -> None:
-        super().__init__(F(column), _Keys(list(keys)))
+        super().__init__(F(column), Keys(list(keys)))
 
     def as_sql(self, compiler: Any, connection: Any, operator: str = "= ANY") -> Any:
         lhs, params = self.process_lhs(compiler, connection)
@@ -52,10 +52,6 @@ class OneOf(Lookup):
 
     def as_sqlite(self, compiler: Any, connection: Any) -> Any:
         """Compare with the elements of a JSON array."""
-        return self.as_sql(compiler, connection, "IN")
-
-    def as_mysql(self, compiler: Any, connection: Any) -> Any:
-        """Compare with a list, which the driver writes."""
         return self.as_sql(compiler, connection, "IN")
 
 
@@ -73,13 +69,8 @@ class Unlocked(Value):
         sql, params = self.as_sql(compiler, connection)
         return f"(SELECT id FROM ojs_job WHERE id = {sql} FOR NO KEY UPDATE SKIP LOCKED)", params
 
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Lock the row."""
-        sql, params = self.as_sql(compiler, connection)
-        return f"(SELECT id FROM ojs_job WHERE id = {sql} FOR UPDATE SKIP LOCKED)", params
 
-
-class _AmongJobs(Func):
+class AmongJobs(Func):
     """Whether a job is among those of a query, as a range of the primary key of the jobs.
 
     A join could read all jobs in the order of their ids instead. `query` lacks the value at its
@@ -104,12 +95,8 @@ class _AmongJobs(Func):
             **extra,
         )
 
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """As on SQLite."""
-        return self.as_sqlite(compiler, connection, **extra)
 
-
-class RetriedBy(_AmongJobs):
+class RetriedBy(AmongJobs):
     """Whether a bulk operation retried a job."""
 
     # Of a retry only: not every user who may see jobs may see what a search has found.
@@ -122,7 +109,7 @@ class RetriedBy(_AmongJobs):
         super().__init__(F("pk"), Value(operation))
 
 
-class InWorkflow(_AmongJobs):
+class InWorkflow(AmongJobs):
     """Whether a job is a step of a workflow: a step has the id of its job."""
 
     query = "(SELECT id FROM ojs_workflow_step WHERE workflow_id = "
@@ -131,16 +118,14 @@ class InWorkflow(_AmongJobs):
         super().__init__(F("pk"), Value(workflow, output_field=UUIDField()))
 
 
-class _Keys(Value):
+class Keys(Value):
+    """Ids, as one parameter."""
+
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         return "(%s::uuid[])", [as_array(self.value)]
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return "(SELECT value FROM json_each(%s))", [as_json(self.value)]
-
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        # An empty list would be no SQL; no row has this id.
-        return "%s", [[str(key) for key in self.value or [UUID(int=0)]]]
 
 
 def as_array(keys: Collection[UUID]) -> str:
@@ -163,10 +148,6 @@ class Milliseconds(Func):
         """Return microseconds, as Django stores durations where the database has no such type."""
         return self.as_sql(compiler, connection, template="(%(expressions)s * 1000)", **extra)
 
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return microseconds, of which Django makes an interval."""
-        return self.as_sqlite(compiler, connection, **extra)
-
 
 class ElapsedMilliseconds(Func):
     """The time from the second of two times to the first, in milliseconds."""
@@ -183,14 +164,6 @@ class ElapsedMilliseconds(Func):
             template="ROUND((JULIANDAY(%(expressions)s)) * 86400000.0)",
             arg_joiner=") - JULIANDAY(",
             **extra,
-        )
-
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Take the difference in microseconds, of which the second time is named first."""
-        later, earlier = map(compiler.compile, self.source_expressions)
-        return (
-            f"(TIMESTAMPDIFF(MICROSECOND, {earlier[0]}, {later[0]}) / 1000)",
-            [*earlier[1], *later[1]],
         )
 
 

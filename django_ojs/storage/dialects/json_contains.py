@@ -60,10 +60,10 @@ class JSONContains(Func):
     def __init__(self, match: JSONMatch, *expressions: Any, **extra: Any) -> None:
         column = "options" if match.column == "tags" else match.column
         super().__init__(*expressions or (column,), **extra)
-        self._match = match
+        self.match = match
 
     def __repr__(self) -> str:
-        return f"JSONContains({self._match!r})"
+        return f"JSONContains({self.match!r})"
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
         """Use the containment operator; it does not extract the value (PostgreSQL).
@@ -73,63 +73,29 @@ class JSONContains(Func):
         column, given = compiler.compile(self.source_expressions[0])
         parts: list[str] = []
         params: list[Any] = []
-        for value in self._match.values:
+        for value in self.match.values:
             tests: list[str] = []
-            if self._match.is_containment:
+            if self.match.is_containment:
                 tests.append(f"{column} @> %s::jsonb")
-                params += [*given, self._match.document(value)]
-            if self._match.has_index:
+                params += [*given, self.match.document(value)]
+            if self.match.has_index:
                 tests.append(f"{column} #> %s::text[] = %s::jsonb")
-                params += [*given, list(self._match.path), json.dumps(value)]
+                params += [*given, list(self.match.path), json.dumps(value)]
             parts.append(" AND ".join(tests))
         return f"({' OR '.join(parts)})", params
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Extract the value, and compare its JSON type too: an extracted value has lost it."""
         column, given = compiler.compile(self.source_expressions[0])
-        keys = self._match.path[1:] if self._match.has_index else self._match.path
+        keys = self.match.path[1:] if self.match.has_index else self.match.path
         below = "".join(f'."{key}"' for key in keys)
-        start = f"$[{self._match.path[0]}]" if self._match.has_index else "$"
-        if self._match.column != "meta" and not self._match.has_index:
-            listed = "'$.tags'" if self._match.column == "tags" else "'$'"
-            test, params = _any_of(self._match.values, "each.fullkey || %s", below, column, given)
+        start = f"$[{self.match.path[0]}]" if self.match.has_index else "$"
+        if self.match.column != "meta" and not self.match.has_index:
+            listed = "'$.tags'" if self.match.column == "tags" else "'$'"
+            test, params = _any_of(self.match.values, "each.fullkey || %s", below, column, given)
             subquery = f"SELECT 1 FROM JSON_EACH({column}, {listed}) AS each WHERE {test}"
             return f"EXISTS ({subquery})", [*given, *params]
-        return _any_of(self._match.values, "%s", start + below, column, given)
-
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Ask whether a value at the path is equal, also in the list that the column is (MariaDB).
-
-        The path has `[*]` for any item. JSON_CONTAINS of a scalar compares it with each item of an
-        array, and of the arrays in that; JSON_OVERLAPS with the items alone. At one path there is
-        to be no array.
-        """
-        column, given = compiler.compile(self.source_expressions[0])
-        match = self._match
-        keys = match.path[1:] if match.has_index else match.path
-        start = f"$[{match.path[0]}]" if match.has_index else _STARTS[match.column]
-        path = start + "".join(f'."{_escaped(key)}"' for key in keys)
-        parts: list[str] = []
-        params: list[Any] = []
-        for value in match.values:
-            # JSON_EXTRACT makes an array of what a path with [*] finds, and of nothing NULL.
-            if "[*]" in path:
-                parts.append(f"JSON_OVERLAPS(JSON_EXTRACT({column}, %s), %s)")
-                params += [*given, path, json.dumps([value])]
-            else:
-                parts.append(
-                    f"(JSON_CONTAINS({column}, %s, %s) AND JSON_TYPE(JSON_EXTRACT({column}, %s))"
-                    " <> 'ARRAY')"
-                )
-                params += [*given, json.dumps(value), path, *given, path]
-        return f"({' OR '.join(parts)})", params
-
-
-_STARTS = {"args": "$[*]", "meta": "$", "tags": "$.tags[*]"}
-
-
-def _escaped(key: str) -> str:
-    return key.replace("\\", "\\\\")
+        return _any_of(self.match.values, "%s", start + below, column, given)
 
 
 def _any_of(

@@ -127,7 +127,7 @@ def _prepared(
     name = f"ojs_{blake2b(f'{parameters} {text}'.encode(), digest_size=8).hexdigest()}"
     prepare = f"PREPARE {name} ({parameters}) AS {text}"
     # Both settings end with the transaction, which is this message unless one is open. Without the
-    # second, the server compares the plan with one for these values, which it makes to compare.
+    # second, the server compares the plan with a new one for these values.
     execute = (
         "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; "
         f"EXECUTE {name} ({', '.join(['%s'] * len(names))})"

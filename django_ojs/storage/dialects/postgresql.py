@@ -1,12 +1,13 @@
 """PostgreSQL 14 and later."""
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage, Error, Warning
@@ -25,7 +26,7 @@ from django_ojs.storage.dialects.server import (
     TableUse,
     is_repeated,
 )
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
 
 _NOW = "statement_timestamp()"
 _POSITIONS = {
@@ -51,9 +52,10 @@ _SQL = load_all(
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
-#: A server that is gone without a word is noticed after eight seconds, which leaves time for a
-#: heartbeat before the worker counts as dead, and a host that does not respond is left after four.
-#: The system's own limits are a quarter of an hour, and two hours on an idle connection.
+#: A server that disappears without ending its connections is noticed after eight seconds, leaving
+#: time for a heartbeat before the worker counts as dead. A host that does not respond is given up
+#: after four seconds. The system's own limits are a quarter of an hour, and two hours on an idle
+#: connection.
 _CLIENT_OPTIONS = {
     "connect_timeout": 4,
     "keepalives_idle": 4,
@@ -61,10 +63,10 @@ _CLIENT_OPTIONS = {
     "keepalives_count": 2,
     "tcp_user_timeout": 8000,
 }
-#: The variables in which the driver looks for an option.
+#: The environment variables in which the driver looks for an option.
 _ENVIRONMENT = {"connect_timeout": "PGCONNECT_TIMEOUT"}
 
-#: The parts of claim.sql, for one number of jobs and for any.
+#: The parts of claim.sql, for exactly the limit and for up to the limit.
 _EXACTLY_LIMIT = {"first": "", "most": "%(limit)s", "end": ""}
 _UP_TO_LIMIT = {
     "first": "SELECT * FROM (",
@@ -78,16 +80,16 @@ _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _READ_ONLY = "25006"
 #: The server has ended the session, because its transaction waited or took too long.
 _ENDED = ("25P03", "25P04")
-#: A statement that is too large or too complex for the server, or an object that is in no state
-#: for it: another try fails as well.
+#: A statement that is too large or too complex for the server, or an object that is not in the
+#: required state. Another try would fail as well.
 _FOR_GOOD = ("54", "55000")
-#: The table of locks is full, too.
+#: The server also reports a full table of locks in this way.
 _OUT_OF_MEMORY = "53200"
 _QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
-#: libpq's numbers of the states of a session without a transaction, and without a server.
+#: libpq's numbers for a session without a transaction, and for one without a server.
 _WITHOUT_TRANSACTION = (0, 4)
-#: libpq's number of the state of a session that has sent a statement.
+#: libpq's number for a session that has sent a statement.
 _WAITING = 1
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
@@ -97,7 +99,7 @@ _READ_COMMITTED, _SERIALIZABLE = 2, 4
 
 @contextmanager
 def locks_that_fit() -> Iterator[None]:
-    """Raise an error that says what to do where the server has no room for more locks."""
+    """Raise an error with advice if the server has no room for more locks."""
     try:
         yield
     except OperationalError as error:
@@ -113,7 +115,7 @@ def locks_that_fit() -> Iterator[None]:
 
 @cache
 def _direct() -> ModuleType:
-    # A site on SQLite has no psycopg.
+    # A site on SQLite does not have psycopg.
     from django_ojs.storage.dialects import direct_statements
 
     return direct_statements
@@ -157,7 +159,20 @@ class PostgreSQL(Inserts):
 
     sql = _SQL
     now = _NOW
-    backend = "postgres"
+    name = "postgresql"
+    schema = schema_files(name, "constraints", "counts", "count_triggers", "admission", "push")
+    drop: ClassVar = {
+        "TRIGGER": "DROP TRIGGER {name} ON {table}",
+        "FUNCTION": "DROP FUNCTION {name} CASCADE",
+    }
+    # FATAL is what it sends when it rejects or ends a connection.
+    reasons = re.compile(
+        r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|could not "
+        r"translate host name|failed to resolve host|server closed the connection unexpectedly|"
+        r"session is read-only|canceling statement due to (?:lock|statement) timeout",
+        re.IGNORECASE,
+    )
+    test_clock = "django_ojs.testing.clock.PostgreSQLClock"
     binary_collation = '"C"'
     is_server = True
     create_index = "CREATE INDEX CONCURRENTLY"
@@ -222,9 +237,9 @@ class PostgreSQL(Inserts):
             self._run(connection, "vacuum_counts")
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        # There is no write lock: rows are locked as they are changed. But each statement has to see
-        # what was committed before it, whatever isolation level the project's connections have. A
-        # caller's transaction, in which this one is a savepoint, keeps its level.
+        # There is no write lock, because rows are locked as they are changed. But each statement
+        # has to see what was committed before it, at any isolation level of the project's
+        # connections. A caller's transaction, in which this one is a savepoint, keeps its level.
         level = getattr(connection, "isolation_level", None)
         if level not in (None, _READ_COMMITTED) and not connection.savepoint_ids:
             self._run(connection, "set_read_committed")
@@ -232,8 +247,8 @@ class PostgreSQL(Inserts):
     def lock_unique_keys(
         self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True
     ) -> bool | None:
-        # An advisory lock has 64 bits, half of the hash: two keys that share them wait for each
-        # other without need. In order, so that two batches cannot deadlock.
+        # An advisory lock has 64 bits, half of the hash, so two keys with the same half wait for
+        # each other without need. The order prevents deadlocks of two batches.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
         with locks_that_fit():
             if wait:
@@ -263,7 +278,7 @@ class PostgreSQL(Inserts):
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
         former, _ = self._rows(connection, "set_lock_timeout", [f"{milliseconds}ms"])[0]
         yield
-        # After an error the rollback does this.
+        # After an error, the rollback resets it.
         self._run(connection, "set_lock_timeout", [former])
 
     def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
@@ -296,8 +311,8 @@ class PostgreSQL(Inserts):
 
     def is_unavailable_error(self, error: BaseException) -> bool:
         state = getattr(error.__cause__, "sqlstate", None) or ""
-        # The driver counts the first among errors of the program. It counts the second among those
-        # of a server that is away, and they stay.
+        # The driver counts the first codes among errors of the program, although a retry may pass.
+        # It counts the second among those of a server that is away, although the errors stay.
         return state in _ENDED or (
             not state.startswith(_FOR_GOOD) and super().is_unavailable_error(error)
         )
@@ -311,7 +326,7 @@ class PostgreSQL(Inserts):
     def which_hold(
         self, connection: BaseDatabaseWrapper, conditions: Sequence[str], values: Sequence[str]
     ) -> list[bool]:
-        # One text: an idle worker asks little else.
+        # The result is one text, because this is most of what an idle worker reads.
         statement = f"SELECT ARRAY[{', '.join(conditions)}]::text"
         found = _direct().text(connection, statement, list(values)) or ""
         return [each == "t" for each in found[1:-1].split(",")]
@@ -320,7 +335,7 @@ class PostgreSQL(Inserts):
         return f"{_NOW} - {seconds:f} * interval '1 second'"
 
     def ids(self, keys: Collection[UUID]) -> str:
-        # As text: the driver takes longer for a list of UUIDs.
+        # A text, because the driver takes longer for a list of UUIDs.
         return "{" + ",".join([key.hex for key in keys]) + "}"
 
     def texts(self, values: Collection[str]) -> list[str]:
@@ -331,7 +346,7 @@ class PostgreSQL(Inserts):
     ) -> list[tuple[Any, ...]]:
         statement = self.sql[name]
         if name == "claim":
-            # A worker claims again and again.
+            # A worker repeats this claim all the time.
             if parts["registered"]:
                 kept = _kept(
                     connection,
@@ -347,8 +362,8 @@ class PostgreSQL(Inserts):
             if kept is not None:
                 return kept
         with connection.cursor() as cursor:
-            # The driver reads the times, in C. Django's loader for them is Python: with it, they
-            # took a sixth of what a worker computes for a short job.
+            # psycopg reads the times in C. Django's loader, written in Python, took a sixth of what
+            # a worker computes for a short job.
             cursor.adapters.register_loader("timestamptz", _times())
             cursor.execute(statement.format(**parts) if parts else statement, values)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -390,8 +405,8 @@ class PostgreSQL(Inserts):
             cursor.execute(_SQL["listen"].format(channel=channel))
 
     def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
-        # Not psycopg's `notifies()`: it waits for more while it holds the GIL, and the thread that
-        # was woken waits with it.
+        # psycopg's `notifies()` is not used: it waits for more while it holds the GIL, which the
+        # thread that was woken then waits for.
         link = connection.connection.pgconn
         link.consume_input()
         payloads = []
@@ -446,9 +461,9 @@ class PostgreSQL(Inserts):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
-        # One transaction: the timeout is set once and ends with it, through a pooler as well. A
-        # query that was stopped ends it, and the next one begins another. Inside of a caller's
-        # transaction, each query has a savepoint.
+        # All queries share one transaction: the timeout is set once and ends with it, also through
+        # a pooler. A query that was stopped ends the transaction, and the next one begins another.
+        # Inside of a caller's transaction, each query has a savepoint.
         alias, milliseconds = connection.alias, str(int(seconds * 1000))
         if not connection.in_atomic_block and connection.get_autocommit():
             yield from self._limited_by_transactions(connection, milliseconds)
@@ -456,7 +471,7 @@ class PostgreSQL(Inserts):
         with transaction.atomic(using=alias):
             former, _ = self._rows(connection, "set_statement_timeout", [milliseconds])[0]
             yield lambda: transaction.atomic(using=alias)
-            # A caller's transaction goes on with its own timeout.
+            # A caller's transaction continues with its own timeout.
             self._run(connection, "set_statement_timeout", [former])
 
     def _limited_by_transactions(
@@ -522,7 +537,7 @@ class PostgreSQL(Inserts):
         link: Any = connection.connection
         try:
             return None if link is None else int(link.fileno())
-        except Exception:  # Closed: an error of the driver.
+        except Exception:  # The driver raises an error of its own for a closed connection.
             return None
 
     def is_waiting(self, connection: BaseDatabaseWrapper) -> bool | None:
@@ -531,7 +546,8 @@ class PostgreSQL(Inserts):
 
     def is_free(self, connection: Any) -> bool:
         link = connection.connection
-        # The driver's own attribute: Django's is that of the connection before, until it is made.
+        # The driver's own attribute is read, because Django's is that of the former connection
+        # until the new one is made.
         return super().is_free(connection) and link is not None and bool(link.autocommit)
 
     def session_number(self, connection: BaseDatabaseWrapper) -> int:
@@ -547,7 +563,7 @@ class PostgreSQL(Inserts):
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         if "service" in options:
-            return {}  # Its file may have them.
+            return {}  # The file of the service may have the options.
         return {
             name: value
             for name, value in _CLIENT_OPTIONS.items()

@@ -1,11 +1,13 @@
 """What a database is to its clients: sessions, transactions, locks, errors, and its own state."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 from uuid import UUID
 
@@ -18,8 +20,8 @@ from django_ojs.storage.dialects.rows import Named
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
 
-#: A database session: the server's process id, and when it started. Without the time, which a role
-#: may not be permitted to see, the end of the session cannot be known.
+#: A database session: the server's process id, and when it started. If a role may not see this
+#: time, it cannot find out whether the session has ended.
 Session = tuple[int, datetime | None]
 
 
@@ -42,8 +44,8 @@ class TableUse:
 class HorizonHolder:
     """What keeps VACUUM from removing rows: a transaction, a prepared one, a slot or a replica.
 
-    `transactions`: how many have begun since the oldest that it keeps. `wal_bytes`: the log that a
-    slot keeps.
+    `transactions` is how many have begun since the oldest that it keeps. `wal_bytes` is the size of
+    the log that a slot keeps.
     """
 
     kind: Literal["transaction", "prepared", "slot", "replica"]
@@ -59,7 +61,8 @@ class HorizonHolder:
 class LockHolder:
     """A session that keeps the rows of active jobs locked.
 
-    `since`: when its transaction began, None where this role may not see it. `job`: one of them.
+    `since` is when its transaction began, or None if this role may not see it. `job` is one of the
+    jobs.
     """
 
     pid: int
@@ -85,21 +88,37 @@ is_repeated: Final[ContextVar[bool]] = ContextVar("ojs_claim_is_repeated", defau
 class Server(ABC):
     """What every statement needs of one database, and what only that database can say."""
 
+    #: What it is called: postgresql, sqlite or mariadb. Its files have this name, as
+    #: `schema/<name>.sql` of an extension, and a folder its statements (see `storage.statements`).
+    name: ClassVar[str]
+    #: Says what a server is that has the same vendor for Django, and is not supported; or None.
+    other_product: Callable[[BaseDatabaseWrapper], str | None] | None = None
     #: Its statements, by the name of the file.
     sql: ClassVar[Mapping[str, str]]
+    #: The files of its functions, triggers and indexes, in the order in which they are run (see
+    #: `storage.schema`); `drop.sql` beside them is their reverse.
+    schema: ClassVar[Sequence[Path]]
+    #: Statements that drop something, by its kind, where `DROP <kind> <name>` is not enough.
+    drop: ClassVar[Mapping[str, str]] = {}
+    #: What else is executed after `flush`, which empties the tables of models only.
+    after_flush: ClassVar[Sequence[str]] = ()
+    #: The type of a JSON column, where Django's own rejects some JSON.
+    json_type: ClassVar[str | None] = None
+    #: What its errors say when it cannot be used, of which a group is the part to be shown.
+    reasons: ClassVar[re.Pattern[str]]
+    #: The class that stops its clock in a test (see `testing.clock`), as a path.
+    test_clock: ClassVar[str]
     #: The time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
-    #: What does the conformance manifest call this database (conformance §4)?
-    backend: ClassVar[str]
     #: The collation that compares text by its code points.
     binary_collation: ClassVar[str]
-    #: Is it a process of its own, with sessions of others, a clock, and VACUUM in the background?
+    #: Whether the database is a server: a process with sessions of others, a clock, and VACUUM.
     is_server: ClassVar[bool]
-    #: How does a statement begin that creates an index without locking out the writers?
+    #: The start of a statement that creates an index without locking out the writers.
     create_index: ClassVar[str]
-    #: Can a session be notified of new work, so that idle workers need not poll for it?
+    #: Whether a session can be notified of new work, so that idle workers need not poll for it.
     can_notify: ClassVar[bool]
-    #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
+    #: Whether writers of different rows wait for each other, so that maintenance leaves them gaps.
     has_one_writer: ClassVar[bool]
 
     def _rows(
@@ -141,11 +160,12 @@ class Server(ABC):
             return [bool(found) for found in cursor.fetchone()]
 
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
-        """Say whether an open connection is in a transaction that no `atomic()` has begun.
+        """Return whether an open connection is in a transaction that no `atomic()` has begun.
 
-        As far as the driver knows: the server is not asked.
+        The answer is what the driver knows, without asking the server.
         """
-        # Not every driver knows of a BEGIN. Without autocommit, the last statement has begun one.
+        # Not every driver knows of a BEGIN. Without autocommit, the last statement has begun a
+        # transaction.
         return not connection.autocommit
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
@@ -153,7 +173,7 @@ class Server(ABC):
         self.take_write_lock(connection)
 
     def take_write_lock(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one
-        """Take the write lock in any transaction, where the database has just one."""
+        """Take the write lock in any transaction, if the database has just one."""
 
     @abstractmethod
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
@@ -164,34 +184,38 @@ class Server(ABC):
 
     @abstractmethod
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        """Lock a subject as `lock_subject` does. Return False where another transaction holds it.
+        """Lock a subject as `lock_subject` does. Return False if another transaction holds it.
 
-        A database with one write lock waits for that instead.
+        A database with one write lock waits for that lock instead.
         """
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one writer
-        """Let each statement of a transaction that begins see what was committed before it.
+        """Let each statement of a beginning transaction see what was committed before it.
 
         A caller's transaction keeps its isolation level.
         """
 
     def end_if_idle(self, connection: BaseDatabaseWrapper, milliseconds: int) -> None:  # noqa: B027  # PostgreSQL has such a limit
-        """End the session if a transaction that begins waits so long for its next statement.
+        """End the session if a beginning transaction waits so long for its next statement.
 
-        A process that is frozen meanwhile must not keep the rows that it has locked. A caller's
-        transaction has no such limit.
+        A process that is frozen in the meantime must not keep the rows that it has locked. A
+        caller's transaction has no such limit.
         """
 
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
         """Let statements in a transaction fail that wait longer for a lock.
 
-        The error is a contention error. A database with one write lock has no other to wait for.
+        The error is a contention error. A database with one write lock has no other lock to wait
+        for.
         """
         yield
 
     def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
-        """Do as `lock_timeout` does until the transaction ends. Return whether it can."""
+        """Do the same as `lock_timeout` until the transaction ends.
+
+        Return whether this is possible.
+        """
         return False
 
     @abstractmethod
@@ -200,7 +224,7 @@ class Server(ABC):
 
     @abstractmethod
     def ago(self, seconds: float) -> str:
-        """Return the SQL of the time so long ago, in a statement that has parameters."""
+        """Return the SQL of the time so many seconds ago, in a statement that has parameters."""
 
     @abstractmethod
     def ids(self, keys: Collection[UUID]) -> Any:
@@ -219,40 +243,40 @@ class Server(ABC):
         """Convert a timestamp of a raw row."""
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
-        """Say whether the session may write. A replica's may not."""
+        """Return whether the session may write, unlike that of a replica."""
         return bool(self._rows(connection, "can_write")[0][0])
 
     def place(self, connection: BaseDatabaseWrapper, job_id: UUID) -> str | None:
         """Return where the row of a job is, if the transactions of a connection are serializable.
 
-        Outside a transaction. None where a row cannot be found by it.
+        It is called outside a transaction. It returns None if a row cannot be found by its place.
         """
         return None
 
     def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
-        """Say whether the session may write, once something small is committed, if that can be."""
+        """Return whether the session may write, after a small commit where this is possible."""
         return self.can_write(connection)
 
     @abstractmethod
     def is_contention_error(self, error: OperationalError) -> bool:
-        """Say whether the statement failed because of other transactions, so that a retry may pass.
+        """Return whether the statement failed because of other transactions; a retry may pass.
 
-        That is a deadlock, a lock timeout, a serialization failure or a busy database.
+        Such errors are a deadlock, a lock timeout, a serialization failure or a busy database.
         """
 
     def is_conflict_error(self, error: BaseException) -> bool:
-        """Say whether an error of the driver ended a transaction that may pass when it runs again.
+        """Return whether an error of the driver ended a transaction that may pass if it runs again.
 
-        That is a serialization failure or a deadlock.
+        Such errors are a serialization failure or a deadlock.
         """
         return False
 
     def leaves_transaction(self, error: OperationalError) -> bool:
-        """Say whether it is a contention error that undid its statement, not the transaction."""
+        """Return whether it is a contention error that undid its statement, not the transaction."""
         return self.is_contention_error(error)
 
     def is_unavailable_error(self, error: BaseException) -> bool:
-        """Say whether the database cannot be reached or written to now, so that a retry may pass.
+        """Return whether the database cannot be reached or written to now; a retry may pass.
 
         It may be read-only for some seconds, during a failover.
         """
@@ -261,11 +285,11 @@ class Server(ABC):
         )
 
     def is_read_only_error(self, error: BaseException) -> bool:
-        """Say whether the session takes no writes, though the server responds."""
+        """Return whether the session rejects writes, although the server responds."""
         return False
 
     def is_timeout_error(self, error: BaseException) -> bool:
-        """Say whether a statement was stopped because it took longer than its timeout."""
+        """Return whether a statement was stopped because it took longer than its timeout."""
         return False
 
     @abstractmethod
@@ -274,25 +298,28 @@ class Server(ABC):
     ) -> AbstractContextManager[QueryLimit]:
         """Open a block of queries, each of which is stopped after so many seconds.
 
-        A query runs in a block of the returned limit; it is stopped by a DatabaseError, after which
-        the others still run.
+        A query runs in a block of the returned limit. If it is stopped, it raises a DatabaseError,
+        and other queries still run.
         """
 
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
-        """Notify the listeners of a channel; not in the caller's transaction.
+        """Notify the listeners of a channel, outside the caller's transaction.
 
-        Only where `can_notify`.
+        Only called if `can_notify`.
         """
         raise NotImplementedError
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
-        """Receive the notifications of a channel on this connection. Only where `can_notify`."""
+        """Receive the notifications of a channel on this connection.
+
+        Only called if `can_notify`.
+        """
         raise NotImplementedError
 
     def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the payloads of the notifications that have arrived; it does not wait for any."""
+        """Return the payloads of the notifications that have arrived, without waiting for more."""
         raise NotImplementedError
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
@@ -304,15 +331,15 @@ class Server(ABC):
     ) -> list[LockHolder]:
         """Return the sessions that keep rows of active jobs locked: of these jobs, or of any.
 
-        There are none where the server does not show who has locked a row.
+        The list is empty if the server does not show who has locked a row.
         """
         return []
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
-        """Return how long the oldest other transaction has been open, if there is one.
+        """Return how long the oldest other transaction has been open, or None.
 
-        While it is open, no row that was changed since can be removed, and claims get slower. None
-        also where the database does not say.
+        While it is open, no row that was changed since can be removed, and claims get slower. The
+        result is also None if the database does not show it.
         """
         return None
 
@@ -326,15 +353,18 @@ class Server(ABC):
         return {Named(*row) for row in self._rows(connection, "named_objects")}
 
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the indexes on tables of django_ojs that were not built to their end."""
+        """Return the indexes on tables of django_ojs that were not built completely."""
         return []
 
     def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
-        """Return the rows and the size of each table of django_ojs. Only where `is_server`."""
+        """Return the rows and the size of each table of django_ojs. Only called if `is_server`."""
         raise NotImplementedError
 
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
-        """Return what keeps VACUUM from removing rows, the oldest first. Only where `is_server`."""
+        """Return what keeps VACUUM from removing rows, the oldest first.
+
+        Only called if `is_server`.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -346,44 +376,44 @@ class Server(ABC):
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
     def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # by options
-        """Let a new connection end soon when the machine of its server is off."""
+        """Let a new connection end soon after the machine of its server is off."""
 
     def descriptor(self, connection: BaseDatabaseWrapper) -> int | None:
-        """Return the number of the socket of a connection; None without one, or if it is closed."""
+        """Return the number of the socket of a connection, or None if there is none."""
         return None
 
     def is_waiting(self, connection: BaseDatabaseWrapper) -> bool | None:
-        """Say whether a thread waits for the reply to a statement. None: the driver does not say.
+        """Return whether a thread waits for the reply to a statement, or None if this is unknown.
 
-        Also for the connection of another thread.
+        The connection may be that of another thread.
         """
         return None
 
     def is_free(self, connection: Any) -> bool:
-        """Say whether a connection, of any thread, is made and has no transaction.
+        """Return whether a connection, of any thread, is made and has no transaction.
 
-        While its thread connects, and at the end of a transaction, autocommit is off: a statement
-        would begin a transaction that nothing ends.
+        While its thread connects, and at the end of a transaction, autocommit is off, and a
+        statement would begin a transaction that nothing ends.
         """
         made = connection.connection is not None
         return made and connection.autocommit and not connection.in_atomic_block
 
     def session_number(self, connection: BaseDatabaseWrapper) -> int:
-        """Return the server's number of a session of any thread, 0 if it is closed."""
+        """Return the server's number of a session of any thread, or 0 if it is closed."""
         return 0
 
     def executes(
         self, connection: BaseDatabaseWrapper, numbers: Collection[int]
     ) -> dict[int, bool] | None:
-        """Return which of these sessions there are, and whether each executes a statement now.
+        """Return which of these sessions exist, and whether each executes a statement now.
 
-        None where a pooler has them. Only where `is_server`.
+        Return None if a pooler has the sessions. Only called if `is_server`.
         """
         raise NotImplementedError
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options of the driver by which a worker notices that its server is gone.
 
-        `options` are those of the project, which stay as they are.
+        `options` are those of the project, which are not overridden.
         """
         return {}

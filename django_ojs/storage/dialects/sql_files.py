@@ -1,4 +1,4 @@
-"""The statements of the dialects: `sql/<vendor>/<name>.sql`, one statement a file.
+"""The statements of the dialects: `sql/<database>/<name>.sql`, one statement a file.
 
 Those that more than one database understands are in `sql/common`.
 
@@ -16,8 +16,7 @@ from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.job_row import CLAIMED
 
 _FOLDER: Final = Path(__file__).parent / "sql"
-#: Django's vendor of MariaDB is that of MySQL.
-_NAMES: Final = {"mysql": "mariadb"}
+_SCHEMA: Final = Path(__file__).parents[2] / "migrations/sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 #: By name, which is the trigger's except for the second transitions of FAIL and LAPSE.
@@ -34,21 +33,21 @@ _TRANSITIONS: Final = {
 }
 
 
-def folder_of(vendor: str) -> str:
-    """Return the folder of the files for a database of a vendor."""
-    return _NAMES.get(vendor, vendor)
+def schema_files(database: str, *names: str) -> tuple[Path, ...]:
+    """Return files of `migrations/sql`."""
+    return tuple(_SCHEMA / database / f"{name}.sql" for name in names)
 
 
-def load(folder: str, name: str, **values: str) -> str:
+def load(folder: str | Path, name: str, **values: str) -> str:
     """Return a statement, its placeholders filled in from the table and from `values`.
 
-    Without its comments: it is sent with each execution.
+    From a folder of `sql`, or that of an app. Without its comments: it is sent with each execution.
     """
     text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip().format(**_PLACEHOLDERS, **values)
 
 
-def load_all(folder: str, **values: str) -> dict[str, str]:
+def load_all(folder: str | Path, **values: str) -> dict[str, str]:
     """Return the statements of a folder, by the name of the file."""
     names = [path.name.removesuffix(".sql") for path in (_FOLDER / folder).iterdir()]
     return {name: load(folder, name, **values) for name in names}

@@ -3,6 +3,7 @@
 There is one writer at a time, and the write lock is the only lock.
 """
 
+import re
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import NewRow, new_rows, rows_of
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
 
 #: Django stores times in this form: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
@@ -46,14 +47,14 @@ _SQL = load_all(
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
-#: By whether the queues are asked for room.
+#: The statements by whether the queues have to have room.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),
     False: _SQL["insert_jobs"].format(room="true"),
 }
 
 _OLDEST_SUPPORTED = (3, 38, 0)
-#: Writers take turns from their begin on, wait for the lock, and do not stop readers.
+#: Writers take turns from their start, wait for the lock, and do not stop readers.
 _OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
@@ -64,7 +65,8 @@ _INSTRUCTIONS = 20_000
 
 
 def _next_millisecond() -> str:
-    # After each job pushed within this millisecond; three more digits order the jobs of a batch.
+    # The time is after each job enqueued within this millisecond; three more digits order the jobs
+    # of a batch.
     now = timezone.now().replace(tzinfo=None) + timedelta(milliseconds=1)
     return now.isoformat(" ", "milliseconds")
 
@@ -74,7 +76,14 @@ class SQLite(Dialect):
 
     sql = _SQL
     now = _NOW
-    backend = "sqlite"
+    name = "sqlite"
+    schema = schema_files(name, "count_triggers")
+    after_flush = ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",)
+    reasons = re.compile(
+        "unable to open database file|attempt to write a readonly database|database is locked",
+        re.IGNORECASE,
+    )
+    test_clock = "django_ojs.testing.clock.sqlite_clock"
     binary_collation = "BINARY"
     is_server = False
     create_index = "CREATE INDEX"
@@ -114,7 +123,7 @@ class SQLite(Dialect):
         floor: Floor | None = None,
     ) -> list[tuple[Any, ...]] | None:
         found = super().claim(connection, request, floor)
-        # Its UPDATE returns changed rows only.
+        # Its UPDATE returns only changed rows.
         if not found:
             values = {"queue": request.queue, "applied": request.applied}
             return None if self._rows(connection, "has_more_rules", values) else []
@@ -139,7 +148,7 @@ class SQLite(Dialect):
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         if connection.in_atomic_block:
-            # One that reads first and writes then may fail where one that writes first waits.
+            # A transaction that reads before it writes may fail where one that writes first waits.
             self.begin_write(connection)
         return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
 
@@ -177,7 +186,7 @@ class SQLite(Dialect):
         return self._rows(connection, "count_totals", {"queues": named})
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
-        """Nothing to do: triggers write the counts themselves."""
+        """Do nothing, because triggers write the counts themselves."""
         return 0
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
@@ -190,7 +199,7 @@ class SQLite(Dialect):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
-        # As on a server, where setting the timeout raises the error of one that does not respond.
+        # On a server, setting the timeout raises the error if the server does not respond.
         connection.ensure_connection()
 
         @contextmanager
@@ -270,7 +279,7 @@ class SQLite(Dialect):
         return "interrupted" in str(error)
 
     def before(self, age: timedelta) -> str:
-        # A modifier of strftime.
+        # This is a modifier of strftime.
         return f"-{age.total_seconds():.6f} seconds"
 
     def ago(self, seconds: float) -> str:
@@ -296,5 +305,5 @@ class SQLite(Dialect):
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
 
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        # Its clock is that of this process.
+        # The clock of SQLite is that of this process.
         return timezone.now()

@@ -1,11 +1,14 @@
 """Counts by queue and state without a scan: triggers update them, maintenance folds them.
 
+Dead letters have a count of their own beside that of the other discarded jobs.
+
 On PostgreSQL a statement that changes jobs appends what it changed to `ojs_count_change`; a count
 is the folded row plus the changes since. On SQLite, which has one writer, triggers update
 the folded row itself.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from django_ojs import hooks
 from django_ojs.spec.states import WAITING, State
@@ -15,23 +18,41 @@ from django_ojs.storage.dialects.rows import Difference
 #: A queue's jobs by state; states without jobs are left out.
 ByState = dict[State, int]
 
+#: What dead letters are counted under, in place of their state.
+_DEAD: Final = "dead_letter"
+
 
 def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     """Return the counts of these queues, or of all that have ever had a job."""
     wanted = None if queues is None else list(queues)
     counts: dict[str, ByState] = {}
     for queue, state, number in database.dialect().counts(database.connection(), wanted):
-        of_queue = counts.setdefault(queue, {})
-        if number:
-            of_queue[State(state)] = number
+        _add(counts.setdefault(queue, {}), state, number)
     return counts
 
 
-def totals(queues: Iterable[str] | None = None) -> ByState:
-    """Return the counts of these queues or all together; states without jobs are left out."""
+def totals(queues: Iterable[str] | None = None, *, dead_letter: bool | None = None) -> ByState:
+    """Return the counts of these queues or all together; states without jobs are left out.
+
+    `dead_letter`: only of dead letters, or only of other jobs.
+    """
     wanted = None if queues is None else list(queues)
-    found = database.dialect().count_totals(database.connection(), wanted)
-    return {State(state): number for state, number in found if number}
+    total: ByState = {}
+    for state, number in database.dialect().count_totals(database.connection(), wanted):
+        if dead_letter in (None, state == _DEAD):
+            _add(total, state, number)
+    return total
+
+
+def dead_letters() -> int:
+    """Return the number of all dead letters."""
+    return totals(dead_letter=True).get(State.DISCARDED, 0)
+
+
+def _add(counts: ByState, counted: str, number: int) -> None:
+    if number:
+        state = State.DISCARDED if counted == _DEAD else State(counted)
+        counts[state] = counts.get(state, 0) + number
 
 
 def depth(queue: str) -> int:
@@ -41,7 +62,7 @@ def depth(queue: str) -> int:
 
 
 def changes_condition() -> str:
-    """Whether `fold` has anything to do, in SQL."""
+    """Return the SQL condition that `fold` has anything to do."""
     return database.dialect().condition("counts_have_changes")
 
 

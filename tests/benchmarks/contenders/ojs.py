@@ -31,7 +31,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
 
 #: The optional apps that a measure needs.
-_APPS = [f"django_ojs.extensions.{name}" for name in ("cron", "steps", "workflows")]
+_APPS = [f"django_ojs.extensions.{name}" for name in ("cron", "limits", "steps", "workflows")]
 
 TABLES = ("ojs_job", "ojs_attempt", "ojs_workflow", "ojs_workflow_step")
 TABLES_OF_STEPS = ("ojs_step", "ojs_step_signal")

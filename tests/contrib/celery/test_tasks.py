@@ -65,7 +65,7 @@ def test_the_options_of_a_task_and_of_a_call(ojs: testing.TestContext, shop: Mod
         (1,), queue="bulk", priority=9, eta=at, retry=True, retry_policy={"max_retries": 3}
     )
     shop.add.apply_async(kwargs={"a": 2}, countdown=60, time_limit=9, soft_time_limit=8)
-    first, second = Job.objects.filter(type__endswith="add").order_by("created_at", "id")
+    first, second = Job.objects.filter(type__endswith="add").order_by("id")
     assert (first.queue, first.priority, first.state) == ("bulk", 9, State.SCHEDULED)
     assert first.due_at == at
     assert (second.args, second.timeout_ms) == ([2], 9000)
@@ -100,9 +100,7 @@ def test_retry_runs_the_task_again_until_it_gives_up(
     ojs.drain()
     job = Job.objects.get()
     assert (job.state, result.state) == (State.RETRYABLE, "RETRY")
-    assert job.due_at - timezone.now() == pytest.approx(
-        timedelta(seconds=30), abs=timedelta(seconds=20)
-    )
+    assert 15_000 < job.attempts.get().retry_delay_ms < 45_000
     assert (job.error["type"], job.error["message"]) == ("ConnectionError", "no answer")
     assert "tasks.py" in job.error["backtrace"][-1]
     ojs.drain(with_retries=True)

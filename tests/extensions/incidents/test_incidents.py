@@ -11,13 +11,13 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from django_ojs.extensions.incidents import looking, storage
-from django_ojs.extensions.incidents.models import Incident
 from django_ojs.extensions.statistics import rollups
 from django_ojs.http import metrics
+from django_ojs.models import Incident
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers import removal
+from django_ojs.reports import incidents
 from tests.admin.test_navigation import links
 from tests.admin.users import root
 from tests.command_line.run import ojs
@@ -64,7 +64,7 @@ def test_the_overview_the_command_http_and_the_metrics_tell_the_same() -> None:
 @pytest.mark.parametrize(
     "look",
     [
-        looking.look_and_forget,
+        incidents.look_and_forget,
         lambda: root(f"root {time.monotonic_ns()}").get(OVERVIEW),
         lambda: ojs("doctor", "--only", "overview"),
         lambda: Api().get("/ojs/v1/health/findings"),
@@ -119,10 +119,10 @@ def test_one_that_follows_from_another_has_not_ended() -> None:
     queues.resume("mail")
     removal.remove(WORKER)
     worker("other")
-    looking.look()
+    incidents.look()
     assert Incident.primary.get(pk="queue_unworked:mail").ended_at is None
     removal.remove("other")
-    looking.look()
+    incidents.look()
     assert Incident.primary.get(pk="queue_unworked:mail").ended_at is None
     assert Incident.primary.get(pk="no_worker").ended_at is None
 
@@ -149,26 +149,26 @@ def test_where_nothing_can_be_written_each_tells_it_all_the_same() -> None:
 def test_a_key_of_some_queues_learns_that_nobody_takes_their_jobs() -> None:
     push(queue="mail")
     push(queue="other")
-    assert [each.kind for each in looking.look()] == ["no_worker"]
-    (found,) = looking.look({"mail"})
+    assert [each.kind for each in incidents.look()] == ["no_worker"]
+    (found,) = incidents.look({"mail"})
     assert (found.kind, found.queue) == ("queue_unworked", "mail")
 
 
 @pytest.mark.usefixtures("paused")
 def test_who_has_looked_before_another_one_changes_nothing_of_it() -> None:
-    looking.look()
-    before = storage.rows()
-    found = looking.look()
+    incidents.look()
+    before = incidents.rows()
+    found = incidents.look()
     queues.resume("mail")
-    looking.look()
+    incidents.look()
     ended = row().ended_at
     assert ended is not None
-    storage.write(before, found, now=timezone.now())
+    incidents.write(before, found, now=timezone.now())
     assert row().ended_at == ended
     # What could not be read may last.
     queues.pause("mail")
-    looking.look()
-    storage.write(storage.rows(), [], now=timezone.now(), are_complete=False)
+    incidents.look()
+    incidents.write(incidents.rows(), [], now=timezone.now(), are_complete=False)
     assert row().ended_at is None
 
 
@@ -179,11 +179,11 @@ def test_a_failed_write_leaves_the_answer_as_it_is(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(type(Incident.primary.all()), "bulk_create", denied)
     assert TEXT in root().get(OVERVIEW).content.decode()
-    assert [each.text for each in looking.look()] == [TEXT]
+    assert [each.text for each in incidents.look()] == [TEXT]
 
 
 def test_an_advice_is_no_incident() -> None:
-    assert [each.severity for each in looking.look()] == ["advice"]
+    assert [each.severity for each in incidents.look()] == ["advice"]
     assert not Incident.primary.exists()
     assert Api().get("/ojs/v1/health/findings").ok()["status"] == "ok"
     # The overview is red without a worker, also where nothing waits.
@@ -191,5 +191,5 @@ def test_an_advice_is_no_incident() -> None:
     assert '<li class="ojs-is-bad">No worker is running.' in page
     assert "<b>Not working</b> · no worker, no job is ready, no maintenance" in page
     push()
-    assert [each.severity for each in looking.look()] == ["critical"]
+    assert [each.severity for each in incidents.look()] == ["critical"]
     assert Incident.primary.get().identity == "no_worker"

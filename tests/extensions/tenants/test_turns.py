@@ -18,12 +18,11 @@ from django_ojs.extensions.tenants import tenant_turns
 from django_ojs.extensions.tenants.tenant_statements import statements
 from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, queues
-from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import in_memory_state
 from django_ojs.storage.claims import Claimed
-from tests.factories import WORKER, envelope, jobs_of_key
+from tests.factories import WORKER, jobs_of_key, push_many
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
@@ -37,8 +36,7 @@ def fair(**fields: Any) -> None:
 
 def add(tenant: str | None, number: int = 1, **values: Any) -> list[Any]:
     meta = {} if tenant is None else {"tenant_id": tenant}
-    batch = [envelope(**{"queue": NAME, "meta": meta, **values}) for _ in range(number)]
-    return pushing.push_batch(batch)
+    return push_many(number, **{"queue": NAME, "meta": meta, **values})
 
 
 def claim(count: int = 1, **values: Any) -> list[Claimed]:

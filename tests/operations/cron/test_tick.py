@@ -377,7 +377,7 @@ class TestOverlap:
         register("b")
         tick("a")
         tick("a", "b")
-        assert [job.meta["cron_name"] for job in jobs().order_by("created_at")] == ["a", "b"]
+        assert [job.meta["cron_name"] for job in jobs().order_by("pk")] == ["a", "b"]
 
     @pytest.mark.requirement("CRON-18")
     def test_allow_runs_beside_the_run_before(self) -> None:
@@ -610,8 +610,11 @@ def test_fetch_over_http_fires_what_is_due() -> None:
 
 
 def test_without_cron_jobs_a_process_queries_them_twice_a_second_at_most(
-    django_assert_num_queries: Any,
+    django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert due_query.INTERVAL == 0.4
+    # It may go by on a busy machine.
+    monkeypatch.setattr(due_query, "INTERVAL", 3600)
     with django_assert_num_queries(1):
         for _ in range(5):
             assert due_query.fire_if_due() == 0
@@ -629,9 +632,9 @@ def test_what_is_left_of_a_batch_is_fired_at_once(monkeypatch: pytest.MonkeyPatc
 
 def test_workers_that_help_leave_what_is_due_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due_query, "INTERVAL", 0)
-    late = timedelta(seconds=5)
+    late = timedelta(minutes=5)
     register()
     make_due("report")
     assert due_query.fire_if_due(late) == 0
-    make_due("report", ago=timedelta(seconds=9))
+    make_due("report", ago=timedelta(minutes=9))
     assert due_query.fire_if_due(late) == 1

@@ -14,10 +14,13 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
+from django_ojs.extension import Actor
 from django_ojs.extensions.events.operations import log
+from django_ojs.models import ActorKind
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, expiry, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
+from django_ojs.operations.access.operator import acting
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import DuplicateJob, OJSError
@@ -375,8 +378,10 @@ def test_the_state_is_the_one_that_the_change_led_to() -> None:
 
 
 def test_the_event_names_who_paused_a_queue_where_it_is_known() -> None:
-    queues.pause("a", by="user:ops")
-    queues.resume("a", by="x" * 999)
+    with acting(Actor(kind=ActorKind.USER, name="user:ops")):
+        queues.pause("a")
+    with acting(Actor(kind=ActorKind.USER, name="x" * 999)):
+        queues.resume("a")
     queues.pause("b")
     (_, paused), (_, resumed), (_, nobody) = published()
     assert paused == {"queue": "a", "paused_by": "user:ops"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -431,20 +433,59 @@ def test_every_filter_is_kept_as_it_was_meant() -> None:
     which = JobFilter(
         queue="q",
         states=(State.COMPLETED,),
+        states_excluded=True,
         type="a.*",
         since=job.created_at,
+        until=job.created_at,
+        ended_since=job.created_at,
         ended_until=job.created_at,
         priority=0,
         error="x",
         error_type="y",
+        message="z",
         dead_letter=False,
         ids=(ids.uuid7(),),
         worker_id="w",
+        parent_id=ids.uuid7(),
+        workflow_id=ids.uuid7(),
+        queues=("q", "r"),
+        not_queues=("s",),
+        not_types=("b",),
+        host="h",
+        ran_over=timedelta(milliseconds=1),
+        ran_under=timedelta(days=1),
+        waited_over=timedelta(seconds=1.5),
+        waited_under=timedelta(hours=1),
+        attempts_from=0,
+        attempts_to=3,
         tags=("a",),
-        held=(JSONMatch(column="args", path=("a", "b"), values=(1, "1", None)),),
+        held=(
+            JSONMatch(column="args", path=("a", "b"), values=(1, "1", None)),
+            JSONMatch(column="meta", path=("0",), values=(True,), positions=(("a.b", 0),)),
+        ),
+        by_extensions=(("tenant", "t"), ("limit", "k")),
         within=frozenset({"q"}),
+        at=job.created_at,
+        by_current_queue=True,
     )
-    assert filter_json.read(filter_json.render(which)) == which
+    rendered = filter_json.render(which)
+    assert rendered.keys() == {each.name for each in fields(JobFilter)}
+    assert filter_json.read(json.loads(json.dumps(rendered))) == which
+
+
+def test_what_an_operation_stored_before_is_read() -> None:
+    stored = {
+        "states": ["discarded"],
+        "ended_until": "2026-01-31T14:05:09+00:00",
+        "ran_over": 1500,
+        "held": [{"column": "meta", "path": ["a"], "values": ["b"]}],
+    }
+    assert filter_json.read(stored) == JobFilter(
+        states=(State.DISCARDED,),
+        ended_until=datetime(2026, 1, 31, 14, 5, 9, tzinfo=UTC),
+        ran_over=timedelta(seconds=1.5),
+        held=(JSONMatch(column="meta", path=("a",), values=("b",)),),
+    )
 
 
 @pytest.mark.django_db(transaction=True)

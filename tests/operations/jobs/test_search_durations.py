@@ -21,7 +21,7 @@ from django_ojs.operations.jobs.search_hints import unknown_name
 from django_ojs.operations.jobs.search_query import parse
 from django_ojs.spec import ids
 from django_ojs.spec.states import State
-from tests.factories import HOUR, MINUTE, active, hourly, in_state, jobs, push, read, worker
+from tests.factories import HOUR, MINUTE, active, age, hourly, in_state, jobs, push, read, worker
 
 pytestmark = pytest.mark.django_db
 
@@ -62,6 +62,7 @@ def test_jobs_are_found_by_how_long_they_ran_and_waited() -> None:
 
 def test_what_still_runs_or_waits_counts_until_now() -> None:
     running, waiting, fresh = in_state("active"), push(), push()
+    age(fresh.pk, MINUTE)
     jobs().filter(pk=running.pk).update(
         started_at=F("started_at") - HOUR, enqueued_at=F("enqueued_at") - HOUR
     )

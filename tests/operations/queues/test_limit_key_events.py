@@ -16,7 +16,7 @@ from django_ojs.operations import ack, cancel, delete, fail, fetch
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed
-from tests.factories import MINUTE, WORKER, push
+from tests.factories import MINUTE, WORKER, checks_are_due, push
 
 pytestmark = pytest.mark.django_db
 
@@ -26,6 +26,7 @@ def add(key: str = "acme", number: int = 1, **policy: Any) -> list[Any]:
 
 
 def claim() -> list[Claimed]:
+    checks_are_due()
     return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 

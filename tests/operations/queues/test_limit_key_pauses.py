@@ -19,7 +19,7 @@ from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed
-from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, push, worker
+from tests.factories import MINUTE, WORKER, age_all, checks_are_due, hourly, jobs, push, worker
 from tests.http.api import Api
 from tests.other_session import Other, until_one_waits
 from tests.worker.waiting import BOUND
@@ -33,6 +33,7 @@ def add(key: str | None = "acme", **values: Any) -> Any:
 
 
 def claim() -> list[Claimed]:
+    checks_are_due()
     return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 

@@ -23,7 +23,7 @@ from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
 from tests.cases import together
-from tests.factories import MINUTE, WORKER, hourly, jobs, jobs_of_key, push
+from tests.factories import MINUTE, WORKER, checks_are_due, hourly, jobs, jobs_of_key, push
 from tests.http.api import Api
 from tests.operations.queues.ends import every_end
 from tests.operations.queues.starts import may_start_soon
@@ -38,6 +38,7 @@ def add(key: str = "acme", *, concurrency: int = 1, number: int = 1, **values: A
 
 
 def claim(*names: str, count: int = 100, **values: Any) -> list[Claimed]:
+    checks_are_due()
     return fetch.fetch(names or ["carrier"], count=count, worker_id=WORKER, **values)
 
 

@@ -24,7 +24,17 @@ from django_ojs.operations import ack, fetch, promotion, queues, retry
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.storage import in_memory_state, queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
-from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, jobs_of_key, push, push_many
+from tests.factories import (
+    HOUR,
+    MINUTE,
+    WORKER,
+    checks_are_due,
+    hourly,
+    jobs,
+    jobs_of_key,
+    push,
+    push_many,
+)
 from tests.http.api import Api
 from tests.receivers import receiving
 from tests.threads import at_once
@@ -41,6 +51,7 @@ def add(number: int = 1, key: str = "acme", **policy: Any) -> list[Job]:
 
 def claim(count: int = 100) -> list[Claimed]:
     in_memory_state.reset()
+    checks_are_due()
     return fetch.fetch(["carrier"], count=count, worker_id=WORKER)
 
 

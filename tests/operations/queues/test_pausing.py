@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from django_ojs.models import Queue
+from django_ojs.extension import Actor
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.events.models import Event
+from django_ojs.models import ActorKind, Queue
 from django_ojs.operations import fetch, promotion, queues
+from django_ojs.operations.access.operator import acting
 from django_ojs.spec.errors import InvalidQueue, QueueNameTooLong
 from tests.cases import together
 from tests.factories import HOUR, age, in_state, push, read
@@ -50,7 +54,28 @@ def test_resuming_what_was_never_paused_changes_nothing() -> None:
     assert queues.resume("a").paused_at is None
 
 
-@together("operation", [queues.pause, queues.resume], undo=True)
+def test_the_operator_is_named_whatever_was_changed_and_by_whichever_door() -> None:
+    with acting(Actor(kind=ActorKind.COMMAND, name="ann")):
+        for change in (queues.pause, queues.drain, queues.resume):
+            change("a")
+            change("a")
+    queues.pause("a")
+
+    entries = AuditEntry.primary.order_by("pk").values_list("action", "actor")
+    assert list(entries) == [
+        ("queue.paused", "ann"),
+        ("queue.drained", "ann"),
+        ("queue.resumed", "ann"),
+    ]
+    told = Event.primary.filter(type__in=["queue.paused", "queue.resumed"]).order_by("pk")
+    assert [event.data for event in told] == [
+        {"queue": "a", "paused_by": "ann"},
+        {"queue": "a", "resumed_by": "ann"},
+        {"queue": "a"},
+    ]
+
+
+@together("operation", [queues.pause, queues.drain, queues.resume], undo=True)
 @together(
     ("name", "error"),
     [("No", InvalidQueue), ("", InvalidQueue), ("q" * 256, QueueNameTooLong)],

@@ -362,24 +362,22 @@ def test_nobody_dead_nothing_to_do() -> None:
 
 def test_a_worker_is_dead_after_three_beats_that_did_not_come() -> None:
     job = active()
-    worker(interval=timedelta(seconds=20))
-    silence(WORKER, timedelta(seconds=58))
+    # In minutes: seconds may go by on a busy machine.
+    worker(interval=20 * MINUTE)
+    silence(WORKER, 58 * MINUTE)
     dead = DeadWorkers()
     assert take_back_dead(dead) == 0
-    silence(WORKER, timedelta(seconds=4))
+    silence(WORKER, 4 * MINUTE)
     assert take_back_dead(dead) == 1
     assert read(job.id).state == "available"
     assert not Worker.objects.exists()
 
 
-SECOND = timedelta(seconds=1)
-
-
 def beats_again(worker_id: str, *, after: timedelta, before: timedelta) -> None:
-    """Let a worker beat every 20 seconds, not for a time, and once again; some time has passed."""
-    beat.beat(worker_id, interval=20 * SECOND)
+    """Let a worker beat every 20 minutes, not for a time, and once again; some time has passed."""
+    beat.beat(worker_id, interval=20 * MINUTE)
     silence(worker_id, after)
-    beat.beat(worker_id, interval=20 * SECOND)
+    beat.beat(worker_id, interval=20 * MINUTE)
     workers = Worker.objects.filter(pk=worker_id)
     workers.update(steady_since=F("steady_since") - before)
 
@@ -387,7 +385,7 @@ def beats_again(worker_id: str, *, after: timedelta, before: timedelta) -> None:
 @pytest.mark.parametrize(
     ("silent", "steady_for", "count"),
     [
-        # The other one has sent none for 50 seconds, and one now: it was no silence of this one.
+        # The other one has sent none for 50 minutes, and one now: it was no silence of this one.
         (70, 0, 0),
         # It has had the time of two.
         (70, 39, 0),
@@ -399,35 +397,35 @@ def test_silence_counts_while_the_heartbeats_of_others_are_stored(
     silent: int, steady_for: int, count: int
 ) -> None:
     active()
-    worker(interval=20 * SECOND)
-    silence(WORKER, silent * SECOND)
-    beats_again("other", after=50 * SECOND, before=steady_for * SECOND)
+    worker(interval=20 * MINUTE)
+    silence(WORKER, silent * MINUTE)
+    beats_again("other", after=50 * MINUTE, before=steady_for * MINUTE)
     dead = DeadWorkers("other")
     assert [dead.take_back(), dead.take_back()] == [0, count]
 
 
 def test_a_witness_that_is_late_itself_proves_nothing() -> None:
     active()
-    worker(interval=20 * SECOND)
-    silence(WORKER, 100 * SECOND)
-    beats_again("other", after=50 * SECOND, before=HOUR)
-    silence("other", 31 * SECOND)
+    worker(interval=20 * MINUTE)
+    silence(WORKER, 100 * MINUTE)
+    beats_again("other", after=50 * MINUTE, before=HOUR)
+    silence("other", 31 * MINUTE)
     dead = DeadWorkers("other")
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
 
 
 def test_a_heartbeat_in_time_leaves_the_steady_time_and_a_late_one_begins_it_anew() -> None:
-    first = worker(interval=20 * SECOND).steady_since
+    first = worker(interval=20 * MINUTE).steady_since
     assert first is not None
-    silence(WORKER, 39 * SECOND)
+    silence(WORKER, 39 * MINUTE)
     for renews in (True, False):
-        beat.beat(WORKER, interval=20 * SECOND, renews=renews)
+        beat.beat(WORKER, interval=20 * MINUTE, renews=renews)
         assert Worker.objects.get().steady_since == first
     for renews in (True, False):
-        silence(WORKER, 41 * SECOND)
+        silence(WORKER, 41 * MINUTE)
         # Not a moment ago: the clock may be set back meanwhile.
         Worker.objects.update(steady_since=first - HOUR)
-        beat.beat(WORKER, interval=20 * SECOND, renews=renews)
+        beat.beat(WORKER, interval=20 * MINUTE, renews=renews)
         again = Worker.objects.get().steady_since
         assert again is not None
         assert again > first - HOUR / 2
@@ -439,12 +437,12 @@ def test_a_worker_whose_interval_is_not_known_is_no_witness() -> None:
 
 def test_one_look_that_finds_a_silent_worker_is_not_enough() -> None:
     active()
-    worker(interval=20 * SECOND)
+    worker(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead = DeadWorkers()
     with steady():
         assert dead.take_back() == 0
-        beat.beat(WORKER, interval=20 * SECOND)
+        beat.beat(WORKER, interval=20 * MINUTE)
         assert dead.take_back() == 0
     assert Worker.objects.exists()
 
@@ -453,7 +451,7 @@ def test_one_look_that_finds_a_silent_worker_is_not_enough() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_silent_worker_whose_row_a_stranger_has_locked_may_live() -> None:
     job = active()
-    worker(interval=20 * SECOND)
+    worker(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead = DeadWorkers()
     with steady():
@@ -473,13 +471,13 @@ def looks(dead: DeadWorkers, times: int) -> list[int]:
 
 
 def test_a_lease_that_ended_while_nothing_was_stored_is_left_to_its_worker() -> None:
-    job = active(visibility_timeout_ms=10_000)
-    worker(interval=20 * SECOND)
-    age(job.id, 30 * SECOND)
-    beats_again("other", after=50 * SECOND, before=9 * SECOND)
+    job = active(visibility_timeout_ms=600_000)
+    worker(interval=20 * MINUTE)
+    age(job.id, 30 * MINUTE)
+    beats_again("other", after=50 * MINUTE, before=9 * MINUTE)
     check = rescue.LapseCheck()
     assert (check.lapse(), raw_queries.holds(rescue.lapsed_condition())) == (0, False)
-    Worker.objects.filter(pk="other").update(steady_since=F("steady_since") - 2 * SECOND)
+    Worker.objects.filter(pk="other").update(steady_since=F("steady_since") - 2 * MINUTE)
     assert raw_queries.holds(rescue.lapsed_condition())
     assert check.lapse() == 1
 
@@ -490,7 +488,7 @@ def test_after_a_lock_on_the_jobs_the_others_report_first(
 ) -> None:
     job = active()
     age(job.id, HOUR)
-    worker(interval=20 * SECOND)
+    worker(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead, check, waited = DeadWorkers(), rescue.LapseCheck(), [False]
     monkeypatch.setattr(liveness, "jobs_are_writable", lambda: waited.pop() if waited else True)
@@ -499,7 +497,7 @@ def test_after_a_lock_on_the_jobs_the_others_report_first(
         if way == "death":
             assert look() == 0
         assert look() == 0, "it waited for the lock"
-        beat.beat(WORKER, interval=20 * SECOND, holding=[job.id])
+        beat.beat(WORKER, interval=20 * MINUTE, holding=[job.id])
         assert [look(), look()] == [0, 0]
     assert read(job.id).state == "active"
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
+from django.utils import timezone
 
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
@@ -66,6 +67,30 @@ def test_the_operations_keep_the_counts() -> None:
     promotion.promote()
     assert counted(queue) == {"available": 5, "completed": 3, "cancelled": 1}
     assert not counts.differences()
+
+
+def test_dead_letters_have_a_count_of_their_own() -> None:
+    (queue,) = {job.queue for job in push_many(5)}
+    discarded = {"state": "discarded", "finished_at": timezone.now()}
+    keys = list(jobs().filter(queue=queue).values_list("pk", flat=True))
+    jobs().filter(pk__in=keys[:4]).update(**discarded)
+    assert (counts.dead_letters(), counted(queue)) == (0, {"available": 1, "discarded": 4})
+    # Without a change of the state, and with one; by a move, and by the deletion of a job.
+    jobs().filter(pk__in=keys[:3]).update(dead_letter=True)
+    jobs().filter(pk=keys[4]).update(**discarded, dead_letter=True)
+    assert (counts.dead_letters(), counted(queue)) == (4, {"discarded": 5})
+    jobs().filter(pk=keys[0]).update(dead_letter=False)
+    jobs().filter(pk=keys[1]).update(queue="elsewhere")
+    jobs().filter(pk=keys[2]).delete()
+    assert (counts.dead_letters(), counted(queue)) == (2, {"discarded": 3})
+    assert counts.totals([queue], dead_letter=True) == {State.DISCARDED: 1}
+    assert counts.totals([queue], dead_letter=False) == {State.DISCARDED: 2}
+    assert not counts.differences()
+    counts.fold()
+    assert counts.dead_letters() == 2
+    execute("UPDATE ojs_count SET n = 7 WHERE state = 'dead_letter' AND queue = 'elsewhere'")
+    assert [wrong[:4] for wrong in counts.repair()] == [("elsewhere", "dead_letter", 7, 1)]
+    assert counts.dead_letters() == 2
 
 
 def test_raw_sql_and_querysets_keep_the_counts() -> None:

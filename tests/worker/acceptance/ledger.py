@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from tests.factories import jobs
+from tests.factories import in_line, jobs
 from tests.testapp.models import Mark
 from tests.worker.waiting import BOUND, eventually
 
@@ -16,7 +16,8 @@ ALIASES = ["default", "other"]
 
 def stored(job: EnqueuedJob) -> Job:
     """Return the job that an enqueue stored, as it was then."""
-    return job.model()
+    (found,) = in_line([job])
+    return found
 
 
 def marks(job: Job) -> list[str]:

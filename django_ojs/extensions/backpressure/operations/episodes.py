@@ -69,13 +69,13 @@ def of(queues: Collection[str]) -> dict[str, Episode]:
 
 
 def check(queue: str, bound: Backpressure, found: Load) -> None:
-    """Compare the load of a queue with its bound. Inside a write transaction."""
+    """Compare the load of a queue with its bound. Called inside a write transaction."""
     full = bounds.is_bounded(bound) and not found.with_(1, 0).fits(bound)
     _advance(queue, found.pressure(bound), bound.warning_threshold, full)
 
 
 def rejected(queue: str) -> None:
-    """Record that a queue rejected a job. Inside a write transaction."""
+    """Record that a queue rejected a job. Called inside a write transaction."""
     _advance(queue, 1.0, 1.0, True)
 
 

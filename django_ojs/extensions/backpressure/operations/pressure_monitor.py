@@ -107,7 +107,7 @@ class Watch:
         self._idle_until = 0.0
 
     def request(self) -> None:
-        """Check soon, in a thread. Costs the caller no statement."""
+        """Check soon, in a thread. The caller executes no statement."""
         if time.monotonic() >= self._idle_until:
             self._writer.request()
 

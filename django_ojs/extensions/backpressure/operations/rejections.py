@@ -38,7 +38,7 @@ _RATE_LIFETIME: Final = 1.0
 _LONGEST_RETRY_AFTER: Final = 60
 
 
-#: A queue, a type, and the part of the queue that was full; None where it was the queue itself.
+#: A queue, a type, and the part of the queue that was full, or None if it was the queue itself.
 Key = tuple[str, str, tuple[str, str] | None]
 
 

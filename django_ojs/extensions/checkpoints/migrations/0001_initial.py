@@ -27,6 +27,6 @@ class Migration(migrations.Migration):
                 "default_permissions": (),
             },
         ),
-        RunSQLFile("mysql", Path(__file__).with_name("mariadb.sql")),
+        RunSQLFile(Path(__file__).with_name("mariadb.sql")),
         TakeOut(18),
     ]

@@ -162,5 +162,5 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunPython(migrations.RunPython.noop, release_held_jobs),
-        RunSQLFile("mysql", Path(__file__).with_name("mariadb.sql")),
+        RunSQLFile(Path(__file__).with_name("mariadb.sql")),
     ]

@@ -20,7 +20,7 @@ def put_right() -> int:
     """Move cron jobs that are due later than their schedules say. Return how many.
 
     An occurrence that was enqueued before the clock was set back, and comes again, is left out. If
-    several of them would come before the cron job is due, its schedule begins anew.
+    several of them would come before the cron job is due, its schedule starts again.
     """
     moved = 0
     rows = CronJob.primary.filter(enabled=True, due_at__gt=Now()).annotate(now=Now())

@@ -15,7 +15,7 @@ last_query = in_memory_state.register(LastQuery())
 
 
 def due_condition(since: timedelta = timedelta(0)) -> str:
-    """Whether a cron job has been due for `since`, or a run of one is held, in SQL."""
+    """Return the SQL condition that a cron job has been due for `since`, or a run is held."""
     due = raw_queries.is_older(CronJob, "due_at", "due_at IS NOT NULL", since)
     held = raw_queries.condition(CronRun, f"phase = '{CronRunPhase.HELD.value}'")
     return f"({due} OR {held})"

@@ -24,7 +24,7 @@ class RunPruner:
         self._after = 0
 
     def condition(self) -> str:
-        """Whether `prune` may find any, in SQL: the first run is old."""
+        """Return the SQL condition that `prune` may find any rows, because the first run is old."""
         return raw_queries.is_older(
             CronRun,
             "triggered_at",

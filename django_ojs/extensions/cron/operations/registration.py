@@ -130,7 +130,7 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
         enabled,
     )
     by_code = CronOwner.CODE == job.owner == definition.owner
-    # `updated_at` is set when a cron job is made, too.
+    # `updated_at` is also set when a cron job is created.
     changed_at = job.updated_at - A_SECOND
     is_changed_again = not is_new and by_code and changed_at > max(job.created_at, now - A_DAY)
     before = {} if is_new else _shown(job)

@@ -122,7 +122,7 @@ def _times(occurrences: Iterator[Occurrence]) -> Times:
 
 
 def describe(expression: str, timezone: str) -> str:
-    """Return a schedule in words; the expression itself where it cannot be evaluated any more."""
+    """Return a schedule in words, or the expression itself if it cannot be evaluated any more."""
     try:
         return description.describe(parse_expression(expression), timezone)
     except CronExpressionError:

@@ -162,7 +162,7 @@ def resume_from_unknown(event_id: str) -> Resumed:
 
 
 def unsettled_condition() -> str:
-    """Whether `settle` has anything to do, in SQL."""
+    """Return the SQL condition that `settle` has anything to do."""
     return stored.unsettled_condition()
 
 
@@ -172,7 +172,7 @@ def settle() -> int:
 
 
 def old_condition() -> str:
-    """Whether `prune` may find any, in SQL."""
+    """Return the SQL condition that `prune` may find any rows."""
     return stored.old_condition(of(EventSettings).keep_events_for)
 
 

@@ -119,5 +119,5 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunPython(migrations.RunPython.noop, empty),
-        RunSQLFile("mysql", Path(__file__).with_name("mariadb.sql")),
+        RunSQLFile(Path(__file__).with_name("mariadb.sql")),
     ]

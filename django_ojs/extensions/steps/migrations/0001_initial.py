@@ -1,8 +1,11 @@
 """The tables of steps, and of the signals that they wait for."""
 
+from pathlib import Path
+
 from django.db import migrations, models
 
 import django_ojs.models.fields
+from django_ojs.migrations._run_sql_files import RunSQLFile
 
 
 class Migration(migrations.Migration):
@@ -111,4 +114,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        RunSQLFile(Path(__file__).with_name("mariadb.sql")),
     ]

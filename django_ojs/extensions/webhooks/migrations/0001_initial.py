@@ -132,5 +132,5 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunPython(migrations.RunPython.noop, cancel_deliveries),
-        RunSQLFile("mysql", Path(__file__).with_name("mariadb.sql")),
+        RunSQLFile(Path(__file__).with_name("mariadb.sql")),
     ]

@@ -92,7 +92,7 @@ class WebhookDispatcher:
 
 
 def active_condition() -> str:
-    """Whether there is any webhook to dispatch events to, in SQL."""
+    """Return the SQL condition that there is a webhook to dispatch events to."""
     return raw_queries.condition(Webhook, "active")
 
 

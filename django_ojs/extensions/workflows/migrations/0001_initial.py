@@ -201,6 +201,6 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        RunSQLFile("mysql", Path(__file__).with_name("mariadb.sql")),
+        RunSQLFile(Path(__file__).with_name("mariadb.sql")),
         TakeOut(16),
     ]

@@ -1,4 +1,4 @@
--- What Django leaves out on MariaDB: see sql/mariadb/tables.sql of the core.
+-- What Django leaves out on MariaDB: see schema/tables.sql of contrib.mariadb.
 
 ALTER TABLE ojs_workflow CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_workflow_finished (state, finished_at);

@@ -126,7 +126,7 @@ def _is_database_unusable(error: Exception) -> bool:
 
 
 def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
-    """Advance the workflows of which a job has ended. Return how many there were."""
+    """Advance the workflows in which a job has ended. Return how many there were."""
     due = workflows.due.next(limit)
     advance_all(due)
     return len(due)

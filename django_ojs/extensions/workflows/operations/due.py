@@ -13,7 +13,7 @@ last_query = in_memory_state.register(LastQuery())
 
 
 def due_condition() -> str:
-    """Whether a job of a workflow has ended, or a step may start, in SQL."""
+    """Return the SQL condition that a job of a workflow has ended, or a step may start."""
     return workflows.due_condition()
 
 

@@ -20,7 +20,7 @@ _ENDED: Final = (WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CA
 
 
 def condition() -> str:
-    """Whether `prune` may find any, in SQL."""
+    """Return the SQL condition that `prune` may find any rows."""
     keep = of(WorkflowSettings).keep_workflows
     each = (
         raw_queries.is_older(Workflow, "finished_at", f"state = '{state.value}'", keep)

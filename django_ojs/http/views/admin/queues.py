@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.utils import timezone
 from rest_framework.request import Request
 
 from django_ojs import hooks
@@ -10,7 +9,7 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
-from django_ojs.http.views.queues import render_configuration, rendered_counts
+from django_ojs.http.views.queues import changed, render_configuration, rendered_counts
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
@@ -52,47 +51,16 @@ class AdminQueue(AdminQueueView):
         return _detail(queues.get(self.queue(name)))
 
 
-class AdminQueuePause(AdminQueueView):
-    """Pause a queue: FETCH returns none of its jobs. The queue need not exist yet."""
+class AdminQueueChange(AdminQueueView):
+    """Pause, drain or resume a queue. It need not exist yet."""
 
     needs = {"POST": Scope.OPERATOR}
+    #: As in `QueueChange`.
+    change = ""
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
-        queue = queues.pause(self.new_queue(name), by=self.access.name)
-        return {
-            "name": queue.name,
-            "state": "paused",
-            "paused": True,
-            **timestamps(paused_at=queue.paused_at or timezone.now()),
-        }
-
-
-class AdminQueueDrain(AdminQueueView):
-    """Drain a queue: it accepts no jobs. The queue need not exist yet."""
-
-    needs = {"POST": Scope.OPERATOR}
-
-    def post(self, request: Request, name: str) -> dict[str, Any]:
-        queue = queues.drain(self.new_queue(name), by=self.access.name)
-        return {
-            "name": queue.name,
-            "state": "paused" if queue.paused else "draining",
-            "paused": queue.paused,
-            **timestamps(draining_at=queue.draining_at or timezone.now()),
-        }
-
-
-class AdminQueueResume(AdminQueueView):
-    needs = {"POST": Scope.OPERATOR}
-
-    def post(self, request: Request, name: str) -> dict[str, Any]:
-        queue = queues.resume(self.new_queue(name), by=self.access.name)
-        return {
-            "name": queue.name,
-            "state": "active",
-            "paused": False,
-            **timestamps(resumed_at=timezone.now()),
-        }
+        queue, state, since = changed(self.change, self.new_queue(name))
+        return {"name": queue.name, "state": state, "paused": queue.paused, **since}
 
 
 class AdminQueueConfig(AdminQueueView):

@@ -1,11 +1,13 @@
 -- The triggers of the counts (see counts.sql): one row for each queue and state that a statement
--- changes, however many jobs it changes.
+-- changes, however many jobs it changes. Dead letters are counted apart from other discarded jobs.
 
 CREATE OR REPLACE FUNCTION ojs_job_count_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO ojs_count_change
-    SELECT queue, state, count(*), coalesce(sum(size_bytes), 0) FROM new_jobs GROUP BY queue, state;
+    SELECT queue, CASE WHEN dead_letter THEN 'dead_letter' ELSE state END,
+           count(*), coalesce(sum(size_bytes), 0)
+    FROM new_jobs GROUP BY 1, 2;
     RETURN NULL;
 END $$;
 
@@ -14,8 +16,12 @@ SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO ojs_count_change
     SELECT queue, state, sum(n), sum(bytes) FROM (
-        SELECT queue, state, 1 AS n, coalesce(size_bytes, 0) AS bytes FROM new_jobs
-        UNION ALL SELECT queue, state, -1, -coalesce(size_bytes, 0) FROM old_jobs
+        SELECT queue, CASE WHEN dead_letter THEN 'dead_letter' ELSE state END AS state,
+               1 AS n, coalesce(size_bytes, 0) AS bytes
+        FROM new_jobs
+        UNION ALL SELECT queue, CASE WHEN dead_letter THEN 'dead_letter' ELSE state END,
+                         -1, -coalesce(size_bytes, 0)
+        FROM old_jobs
     ) AS moved GROUP BY queue, state HAVING sum(n) <> 0 OR sum(bytes) <> 0;
     RETURN NULL;
 END $$;
@@ -24,8 +30,9 @@ CREATE OR REPLACE FUNCTION ojs_job_count_delete() RETURNS trigger LANGUAGE plpgs
 SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO ojs_count_change
-    SELECT queue, state, -count(*), -coalesce(sum(size_bytes), 0) FROM old_jobs
-    GROUP BY queue, state;
+    SELECT queue, CASE WHEN dead_letter THEN 'dead_letter' ELSE state END,
+           -count(*), -coalesce(sum(size_bytes), 0)
+    FROM old_jobs GROUP BY 1, 2;
     RETURN NULL;
 END $$;
 

@@ -29,8 +29,8 @@ from zlib import crc32
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.contrib.mariadb.row_locks import SKIP, SLOTS, WAIT, Kind, RowLocks, slot
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage.dialects.row_locks import SKIP, SLOTS, WAIT, Kind, RowLocks, slot
 
 #: The shares of a queue or a part of one: as many transactions add jobs at the same time.
 SHARES: Final = 32
@@ -155,6 +155,14 @@ class Shares(RowLocks):
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         return "" if self.lock_name(connection, Kind.QUEUE, queue, timeout) else None
+
+    def admit_part(self, connection: BaseDatabaseWrapper, name: str, **how: Any) -> bool:
+        """Do as `admit` for a part of a queue that has a bound of its own."""
+        return self.admit(connection, Kind.PART, name, **how)
+
+    def lock_part(self, connection: BaseDatabaseWrapper, name: str, timeout: float) -> bool:
+        """Do as `lock_name` for a part of a queue."""
+        return self.lock_name(connection, Kind.PART, name, timeout)
 
     def admit(
         self,

@@ -6,7 +6,7 @@ from django_ojs.models.base import StoredModel
 
 
 class Incident(StoredModel):
-    """A finding since it was found first. Each process that looks writes it."""
+    """A finding since it was first found. Each process that looks for findings writes it."""
 
     #: What stays the same while it lasts (`Finding.identity`).
     identity = models.CharField(primary_key=True, max_length=600)

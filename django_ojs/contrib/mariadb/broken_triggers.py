@@ -13,15 +13,17 @@ import random
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from django.db import DatabaseError, OperationalError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.storage.dialects import execute_wrappers
+from django_ojs.contrib.mariadb import wrappers
 from django_ojs.storage.dialects.sql_files import load
 
-_SQL: Final = {name: load("mariadb", name) for name in ("close_tables", "this_server")}
+_FOLDER: Final = Path(__file__).parent / "sql"
+_SQL: Final = {name: load(_FOLDER, name) for name in ("close_tables", "this_server")}
 _PARSE_ERROR: Final = 1064
 _DEADLOCK: Final = 1213
 #: "Trigger 'ojs_job_…' has an error in its body: '…'", in the language of the server.
@@ -48,7 +50,7 @@ class BrokenTriggers(OperationalError):
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let the statements of a new connection to MariaDB run again (signal connection_created)."""
-    execute_wrappers.install(connection, _run)
+    wrappers.install(connection, _run)
 
 
 def _run(
@@ -83,9 +85,7 @@ def _is_broken(error: ProgrammingError, sql: str) -> bool:
     if error.args[:1] != (_PARSE_ERROR,):
         return False
     said = str(error.args[1])
-    return bool(
-        _BROKEN.search(said) or (_BROKEN_UNNAMED.search(said) and execute_wrappers.is_change(sql))
-    )
+    return bool(_BROKEN.search(said) or (_BROKEN_UNNAMED.search(said) and wrappers.is_change(sql)))
 
 
 def _close_tables(

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.storage.dialects.admission_shares import Shares
+from django_ojs.contrib.mariadb.admission_shares import Shares
 from django_ojs.storage.dialects.base import ALWAYS
 from django_ojs.storage.dialects.server import Session
 

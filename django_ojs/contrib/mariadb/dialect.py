@@ -16,22 +16,23 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from math import ceil
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from pathlib import Path
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
 from django.db import IntegrityError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.contrib.mariadb.broken_triggers import BrokenTriggers
+from django_ojs.contrib.mariadb.galera import GaleraLocks
+from django_ojs.contrib.mariadb.message_size import size_in_statement
+from django_ojs.contrib.mariadb.server_checks import problems
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION, claim_values
-from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
-from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
-from django_ojs.storage.dialects.mariadb_checks import problems
-from django_ojs.storage.dialects.message_size import size_in_statement
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
@@ -42,10 +43,11 @@ T = TypeVar("T")
 
 _NOW: Final = "UTC_TIMESTAMP(6)"
 _COLLATION: Final = "utf8mb4_nopad_bin"
+_HERE: Final = Path(__file__).parent
 _SQL: Final = load_all(
-    "mariadb",
+    _HERE / "sql",
     now=_NOW,
-    deadline_when_started=load("mariadb", "deadline_when_started"),
+    deadline_when_started=load(_HERE / "sql", "deadline_when_started"),
     collation=_COLLATION,
     **KNOWN_QUEUES,
     # Filled in when a statement is executed.
@@ -96,6 +98,13 @@ _TCP_OPTIONS: Final = {
 
 class _NotAdmitted(Exception):
     """Whether there is room is found out under the lock of the queue."""
+
+
+def _other_product(connection: BaseDatabaseWrapper) -> str | None:
+    # The server has said so when it was connected to; this must not wait for one that is away.
+    link: Any = connection
+    is_other = link.connection is not None and not link.mysql_is_mariadb
+    return "MySQL. Use MariaDB 10.11 or newer" if is_other else None
 
 
 def _code(error: BaseException) -> int:
@@ -217,7 +226,24 @@ class MariaDB(GaleraLocks):
 
     sql = _SQL
     now = _NOW
-    backend = "mariadb"
+    name = "mariadb"
+    other_product = staticmethod(_other_product)
+    schema = (_HERE / "schema/tables.sql", _HERE / "schema/count_triggers.sql")
+    drop: ClassVar = {"INDEX": "DROP INDEX {name} ON {table}"}
+    after_flush = (
+        "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+        "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+    )
+    # JSON is a text that stays as it is; the type of that name has a check, which rejects what is
+    # nested more than 32 deep.
+    json_type = "longtext"
+    reasons = re.compile(
+        "unknown database|unknown server host|can't connect to (?:local )?server|access denied for "
+        "user|too many connections|server has gone away|lost connection to server|running with the "
+        "--read-only option|WSREP has not yet prepared node|MariaDB has read triggers in part[^']+",
+        re.IGNORECASE,
+    )
+    test_clock = "django_ojs.contrib.mariadb.test_clock.MariaDBClock"
     binary_collation = _COLLATION
     is_server = False
     create_index = "CREATE INDEX"

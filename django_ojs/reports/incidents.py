@@ -1,8 +1,8 @@
-"""The rows of the incidents.
+"""Incidents: an urgent finding is kept in a row while it lasts, and for an hour after its end.
 
-Several processes look at the same time, and none waits for another. Each reads the rows before it
-looks, and changes a row only if it still is as it was read: what another one has found meanwhile is
-newer.
+Several processes look for findings at the same time, and none waits for another. Each reads the
+rows first, and later changes only rows that are as it read them, because what another process has
+found in the meantime is newer.
 """
 
 import logging
@@ -13,26 +13,55 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DatabaseError, transaction
+from django.utils import timezone
 
-from django_ojs.extensions.incidents.models import Incident as Incident
 from django_ojs.finding import Finding
-from django_ojs.reports.findings import without_consequences
+from django_ojs.models import Incident
+from django_ojs.reports import current_findings
+from django_ojs.reports.findings import without_consequences, worst_first
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
 
 #: How long an incident is shown after its end.
 KEPT: Final = timedelta(hours=1)
-#: One that is found again so soon after its end has gone on.
+#: An incident that is found again so soon after its end counts as the same one.
 SAME_WITHIN: Final = timedelta(minutes=1)
-#: Its text and numbers are written at most so often, and at once where its severity changes.
+#: Its text and numbers are written at most this often, but at once if its severity changes.
 WRITTEN_EVERY: Final = timedelta(seconds=15)
 
-#: So many are kept, the worst first: what is wrong with five hundred queues has one cause.
+#: At most so many are kept, the worst first, because problems of five hundred queues have one
+#: cause.
 MOST: Final = 100
 
-#: What the column holds.
+#: The length of the column.
 _MOST_IDENTITY: Final = 600
+
+
+def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Sequence[Finding]:
+    """Return what was found, with the time since when it has been so.
+
+    `within` are the queues that the caller may use; with them, only findings about these are
+    returned. With `and_keep`, starts and ends are written, if possible; without it, `since` is that
+    of the finding itself.
+    """
+    now = timezone.now()
+    before = rows() if and_keep else {}
+    found = current_findings.read()
+    if and_keep:
+        write(before, found.findings, now=now)
+    return worst_first(
+        [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+    )
+
+
+def look_and_forget() -> int:
+    """Keep what a worker finds, for later readers."""
+    now = timezone.now()
+    before = rows()
+    found = current_findings.read(with_keys=False).findings
+    write(before, found, now=now, without=current_findings.OF_KEYS)
+    return 0
 
 
 def rows() -> dict[str, Incident]:
@@ -41,7 +70,7 @@ def rows() -> dict[str, Incident]:
 
 
 def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
-    """Return a finding with the time since when it has been found; an advice is not kept."""
+    """Return a finding with the time since when it has been found; advice is not kept."""
     if not finding.is_incident:
         return finding
     if row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN):
@@ -75,7 +104,7 @@ def write(
     are_complete: bool = True,
     without: Collection[str] = (),
 ) -> None:
-    """Keep what was found at `now`: `before` are the rows as they were before anyone looked.
+    """Keep what was found at `now`; `before` are the rows as they were before the search.
 
     `found` are all findings: one that follows from another is not kept, and has not ended. If not
     all could be read, what was not found may last, and so may these kinds of findings. A failed

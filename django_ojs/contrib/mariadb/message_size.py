@@ -6,15 +6,17 @@ transaction, stay usable.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.contrib.mariadb import wrappers
 from django_ojs.spec.errors import PayloadTooLarge, size_details
-from django_ojs.storage.dialects import execute_wrappers
 from django_ojs.storage.dialects.sql_files import load
 
-_SQL: Final = {"largest_message": load("mariadb", "largest_message")}
+_FOLDER: Final = Path(__file__).parent / "sql"
+_SQL: Final = {"largest_message": load(_FOLDER, "largest_message")}
 #: Characters from which on the server is asked what it takes: no server takes less by default, and
 #: such a statement takes longer than the question.
 _LARGE: Final = 2**16
@@ -26,7 +28,7 @@ _ESCAPED: Final = "\"'\\\n\r\0\x1a"
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let a new connection reject what its server would (signal connection_created)."""
-    execute_wrappers.install(connection, _run)
+    wrappers.install(connection, _run)
 
 
 def size_in_statement(text: str | None) -> int:
@@ -45,7 +47,7 @@ def _run(
     for given in params if many else (params or (),):
         values = list(given.values() if isinstance(given, Mapping) else given)
         texts = [value for value in values if isinstance(value, str)]
-        if sum(map(len, texts)) >= _LARGE and execute_wrappers.is_change(sql):
+        if sum(map(len, texts)) >= _LARGE and wrappers.is_change(sql):
             size = len(sql.encode()) + sum(map(size_in_statement, texts)) + _OTHER * len(values)
             _check(size, execute, context)
     return execute(sql, params, many, context)
