@@ -91,7 +91,7 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+class SlotHolder:
     """The type that holds the most slots of a queue: how many, and since when the longest."""
 
     type: str
@@ -99,16 +99,16 @@ class Holder:
     since: datetime
 
 
-def holders(queues: Collection[str]) -> dict[str, Holder]:
+def holders(queues: Collection[str]) -> dict[str, SlotHolder]:
     """Return the type of each queue that holds the most slots now."""
     active = Job.primary.filter(state=State.ACTIVE, queue__in=queues)
     counted = active.values_list("queue", "type").annotate(
         number=Count("pk"), first=Min("started_at")
     )
-    found: dict[str, Holder] = {}
+    found: dict[str, SlotHolder] = {}
     for queue, type, number, first in counted.order_by("-number", "type"):
         if first is not None:
-            found.setdefault(queue, Holder(type=type, slots=number, since=first))
+            found.setdefault(queue, SlotHolder(type=type, slots=number, since=first))
     return found
 
 
