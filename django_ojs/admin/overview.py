@@ -23,6 +23,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.reports import current_findings, incidents, verdict
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
+from django_ojs.reports.health_queries import maintained
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
@@ -180,7 +181,7 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]
     columns, cells = columns_of(Queue, query, {row.name: row for row in rows})
     return {
-        "verdict": verdict.of(found),
+        "verdict": verdict.of(found, query(gettext_noop("failures"), maintained)),
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
