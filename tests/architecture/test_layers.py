@@ -71,8 +71,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     ),
     "storage": (
         {
-            *("background_writer", "backoff", "dialects", "limit_then_filter"),
-            *("in_memory_state", "last_query"),
+            *("background_writer", "backoff", "dialects", "limit_then_filter", "in_memory_state"),
         },
         {"database"},
         {
