@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.extension import NOTHING_KNOWN, Change, Known, Reads
-from django_ojs.hooks import UNDONE_BY, ChangeHooks, call, registry, undone_by
+from django_ojs.hooks import UNDONE_BY, ChangeHooks, call_after, registry, undone_by
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
@@ -492,11 +492,7 @@ def _tell(
     elif hooks.reads is not Reads.NOTHING:
         change.rows()
 
-    def follow_up() -> None:
-        for name, hook in hooks.committed:
-            call(name, hook, change)
-
-    database.after_commit_of(database.connection(), follow_up)
+    database.after_commit_of(database.connection(), partial(call_after, hooks.committed, change))
     return change
 
 
