@@ -219,7 +219,7 @@ def complete(
     return kept
 
 
-def completed(job: Job | Claimed, seconds: float | None = None) -> None:
+def follow_up_ack(job: Job | Claimed, seconds: float | None = None) -> None:
     """Do what follows the commit of an ACK that `apply_one` was not to follow up.
 
     `seconds` are those that the handler ran, if they are known.
@@ -422,9 +422,8 @@ def apply_one(
     """Change the state of one job, by a trigger that leads to `target` from one state.
 
     Return the job as it is then, if an extension has read it. Without `is_followed_up`, the caller
-    calls `completed` after the commit, for what follows it. Raises JobNotFound, Conflict (not in a
-    state that allows it) or ClaimLost (active, under another claim), and within
-    `database.passing_by` RowLocked.
+    calls `follow_up_ack` after the commit. Raises JobNotFound, Conflict (not in a state that allows
+    it) or ClaimLost (active, under another claim), and within `database.passing_by` RowLocked.
     """
     hooks = registry.changes.get(trigger)
     with database.atomic_if(hooks and hooks.changed):

@@ -40,7 +40,7 @@ FLOORS = {
     "examples": 5,
     "handlers": 5,
     "logging": 5,
-    "registry": 5,
+    "handler_registry": 5,
     "job_type": 5,
     "keyword_handlers": 5,
     "options": 5,
