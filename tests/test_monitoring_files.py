@@ -45,6 +45,7 @@ def series(settings: Any) -> Iterator[dict[str, set[str]]]:
     worker("w-1", registration=Registration(queues=("email",), pool="mail", concurrency=2))
     queues.configure("email", {"backpressure": {"max_depth": 10}})
     push(queue="email", type="email.send")
+    push(queue="sms")  # No worker has it.
     histogram = [1, *[0] * 23]
     Rollup.objects.create(
         minute="2026-01-01T00:00Z",

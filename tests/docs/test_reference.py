@@ -158,7 +158,7 @@ def requirement(text: str) -> str:
 
 def test_each_row_of_the_comparison_has_its_sources() -> None:
     compared = table("explanation/comparison.md", "Features")
-    sources = table("explanation/comparison.md", "Sources")
+    sources = table("../tests/docs/comparison-sources.md", "Sources")
     assert column(sources) == column(compared)
     # Its own column needs none.
     assert {len(row) for row in sources} == {len(compared[0]) - 1}

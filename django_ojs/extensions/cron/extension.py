@@ -65,13 +65,13 @@ class CronExtension(Extension):
         return cron.SUBCOMMANDS
 
     def may_find(self) -> str:
-        """Return the condition that a schedule is late."""
+        """Return the condition that a schedule is late or skipped."""
         from django_ojs.extensions.cron.findings import condition
 
         return condition()
 
     def findings(self) -> Sequence["Finding"]:
-        """Return the schedules that are late."""
+        """Return the schedules that are late or skipped."""
         from django_ojs.extensions.cron import findings
 
         return findings.found()

@@ -10,10 +10,14 @@ import re
 import time
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from django.test import Client
 
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.http import metrics
+from django_ojs.models import Job
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.liveness import Principal
@@ -21,9 +25,10 @@ from tests import factories
 from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.factories import push, push_many
+from tests.http.api import Api
 from tests.operations.cron import scenes as cron
 from tests.worker.acceptance.conftest import Start, start
-from tests.worker.acceptance.ledger import ALIASES
+from tests.worker.acceptance.ledger import ALIASES, release, started
 from tests.worker.waiting import eventually
 
 __all__ = ["start"]
@@ -57,6 +62,42 @@ class Overview:
 
         eventually(is_told, f"{colour}: {texts}; the page says {self.read()}", pause=0.1)
         print(f"{time.monotonic() - began:5.1f} s: {colour}, {texts}")
+
+    def has_no(self, text: str) -> None:
+        """Wait until no problem is told with these words; one that is over stays in grey."""
+        began = time.monotonic()
+
+        def is_over() -> bool:
+            return all(text not in each["text"] for each in found())
+
+        eventually(is_over, f"nothing is told of {text}", pause=0.1)
+        print(f"{time.monotonic() - began:5.1f} s: over, {text}")
+
+
+def found() -> list[dict[str, Any]]:
+    """Return what `doctor` finds; the API and the metrics have the same."""
+    (check,) = ojs("doctor", "--only", "overview", "--json").json["checks"]
+    return list(check["findings"])
+
+
+def told(kind: str) -> dict[str, Any]:
+    """Return the finding of a kind, which `doctor`, the API and the metrics tell alike."""
+
+    def by_all() -> dict[str, Any] | None:
+        answer = Api().get("/ojs/v1/health/findings").ok()["findings"]
+        lines, same = metrics.render(None).decode(), [each for each in found() if each in answer]
+        return next(
+            (
+                each
+                for each in same
+                if each["kind"] == kind
+                and f'identity="{each["identity"]}"' in lines
+                and f'text="{each["text"]}"' in lines
+            ),
+            None,
+        )
+
+    return eventually(by_all, f"{kind} is told; doctor has {found()}", pause=0.1) or {}
 
 
 @pytest.fixture
@@ -119,3 +160,31 @@ def test_a_schedule_that_nobody_fires(overview: Overview, start: Start) -> None:
     overview.tells("good", "0 late schedules")
     cron.make_due("nightly", ago=timedelta(seconds=55))
     overview.tells("bad", "Working, with problems", "1 schedule is late: nightly")
+
+
+def test_a_schedule_that_its_own_job_keeps_from_running(overview: Overview, start: Start) -> None:
+    cron.register("nightly", template={"type": "worker.wait", "args": []})
+    start(ojs=BEAT).ready()
+
+    def fires(**values: int) -> None:
+        cron.make_due("nightly")
+        row = CronJob.primary.filter(pk="nightly", **values)
+        eventually(row.exists, f"the schedule has {values}")
+
+    fires(run_count=1)
+    holder = Job.primary.get(type="worker.wait")
+    started(holder)
+    fires(skipped_count=1)
+    assert all(each["kind"] != "cron_skipped" for each in found())
+    fires(skipped_count=2)
+    said = (
+        f"The schedule nightly was skipped 2 times in a row by its overlap: the job {holder.pk} of "
+        "the type worker.wait, which is active, has not ended."
+    )
+    overview.tells("fair", "Working, with problems", re.escape(said))
+    finding = told("cron_skipped")
+    assert (finding["text"], finding["identity"]) == (said, "cron_skipped:nightly")
+    # The next occurrence may enqueue again.
+    release(holder)
+    overview.has_no("was skipped")
+    overview.tells("good", "Working · 1 worker")

@@ -81,11 +81,11 @@ def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRu
     """Return the runs that have not ended, by name, the earliest first, and those that have.
 
     A run has ended when its job has: it was completed, cancelled or discarded, or is not stored any
-    more. A run whose job waits in the outbox has not ended.
+    more.
     """
     open_runs = CronRun.primary.filter(name__in=names).exclude(phase=CronRunPhase.ENDED)
     rows = list(open_runs.order_by("id"))
-    going_on = _unended_jobs([run.job_id for run in rows])
+    going_on = unended_jobs([run.job_id for run in rows])
     by_name: dict[str, list[CronRun]] = {}
     for run in rows:
         if run.job_id in going_on:
@@ -93,7 +93,8 @@ def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRu
     return by_name, [run for run in rows if run.job_id not in going_on]
 
 
-def _unended_jobs(keys: Collection[UUID]) -> set[UUID]:
+def unended_jobs(keys: Collection[UUID]) -> set[UUID]:
+    """Return the jobs that have not ended. One that waits in the outbox has not."""
     if not keys:
         return set()
     states = dict(Job.primary.filter(OneOf("pk", keys)).values_list("pk", "state"))
