@@ -10,8 +10,7 @@ for it. They are compiled when an extension is registered, when the setting `OJS
 one of `django_ojs.signals` gains or loses a receiver.
 
 If several extensions have a hook, that of the lowest number comes first, whatever the order of
-`INSTALLED_APPS`. The extensions of this package, such as the events, the statistics, the signals,
-the audit trail, the bounds, the limits and the turns of tenants, are in `django_ojs.extensions`.
+`INSTALLED_APPS`. The extensions of this package are in `django_ojs.extensions`.
 
 The hooks `around_push`, `around_store`, `around_insert`, `around_admit_again` and `around_run` are
 wrappers. Each gets a function that calls the wrapper of the next number, and at last the wrapped
@@ -481,10 +480,9 @@ class Hooks:
     #: JSON object that the core does not know.
     shown: Callable[[Any], Mapping[str, Any]] | None = None
 
-    #: Called when a limit key is shown to a user who may not see all arguments of jobs, with the
-    #: key, a function that returns whether an argument of a name is hidden, and the replacement. It
-    #: returns the key that may be shown, or None if it does not know which parts of the key are
-    #: arguments. An error is logged, and hides all of the key.
+    #: Called when a limit key is shown to a user who may not see all arguments, with the key, a
+    #: function that says whether a named argument is hidden, and the replacement. It returns what
+    #: may be shown, or None if it does not know the arguments. An error is logged, and hides all.
     hide_in_key: Callable[[str, Callable[[str], bool], str], str | None] | None = None
 
     #: Called when a worker reports the progress of a run, with the row of the job, which is locked,
@@ -554,11 +552,9 @@ class Attribute:
     #: Called with the value and the name before a job with the attribute is stored. It raises an
     #: OJSError for an invalid value, such as `InvalidRequest.of(name, "must be an integer")`.
     check: Callable[[Any, str], object]
-    #: Called with the value and the queue of the job when the job is stored or gets another queue,
-    #: it returns what the column `options` has besides the value.
+    #: Returns what `options` has besides a value, from it and the queue, which may change later.
     stored_with: Callable[[Any, str], Mapping[str, Any]] | None = None
-    #: Called with the value, which may be invalid, and the queue, it returns the member by which
-    #: the job affects jobs of other queues, or None. Credentials for some queues may not send it.
+    #: Returns the member that credentials for some queues may not send: it affects other queues.
     beyond_queue: Callable[[Any, str], str | None] | None = None
 
 
@@ -572,8 +568,7 @@ class Qualifier:
     #: Called with the value, it returns a condition on `Job`: a Q or an expression. It raises an
     #: OJSError, such as InvalidRequest, for an invalid value.
     condition: Callable[[str], Any]
-    #: Whether an index finds the jobs by the condition. If not, a search reads as many jobs at a
-    #: time as it does for the other conditions.
+    #: Whether an index finds the jobs by the condition. If not, a search reads them in portions.
     is_indexed: bool = False
     #: Only a user who may see payloads may search by it.
     reads_payload: bool = False
@@ -681,8 +676,7 @@ class Extension:
     def may_find(self) -> str:
         """Return an SQL condition, like `DueStep.when`, without which it finds nothing.
 
-        One statement asks the conditions of all extensions. Without one, `findings` is always
-        called.
+        One statement asks those of all extensions; without one, `findings` is always called.
         """
         return ""
 
