@@ -1,5 +1,6 @@
 """The overview: what is wrong first, then the queues."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,12 +21,14 @@ from django_ojs.finding import Finding
 from django_ojs.hooks import registry
 from django_ojs.models import Incident, Overview, Queue
 from django_ojs.operations.maintenance import mode
+from django_ojs.operations.queues import QueueStatus
 from django_ojs.reports import current_findings, incidents, latest_runs, verdict
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import ByState
 
 #: Queues of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
@@ -172,9 +175,21 @@ def _over(query: TimedQueries, rows: Sequence[Incident]) -> list[tuple[Incident,
     return [(row, numbers.get((row.queue, row.type))) for row in rows]
 
 
+def _sums(queues: Iterable[QueueStatus]) -> ByState:
+    """Return the jobs of all these queues by state."""
+    total: Counter[State] = Counter()
+    for each in queues:
+        total.update(each.counts)
+    return dict(total)
+
+
 def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
-    jobs = query(gettext_noop("counts"), counts.totals)
     listing, workers = found.listing, found.queues.listening
+    jobs = (
+        _sums(listing.rows)
+        if listing and listing.total == len(listing.rows)
+        else query(gettext_noop("counts"), counts.totals)
+    )
     shown = found.queues.rows[:MAX_ROWS]
     named = {each.queue for each in found.causes if each.queue}
     rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]

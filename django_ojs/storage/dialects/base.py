@@ -209,12 +209,15 @@ class Dialect(Server):
 
     def known_queues(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], **parts: str
-    ) -> list[tuple[int, str | None]]:
-        """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
+    ) -> list[tuple[int, str | None, str | None, int | None]]:
+        """Return known queues by state: (number of all, name, state, number of jobs).
+
+        `figures.known_queues` has the parts of the statement.
+        """
         with connection.cursor() as cursor:
             count_rows = self.sql["count_rows"]
             cursor.execute(self.sql["known_queues"].format(count_rows=count_rows, **parts), values)
-            rows: list[tuple[int, str | None]] = cursor.fetchall()
+            rows: list[tuple[int, str | None, str | None, int | None]] = cursor.fetchall()
             return rows
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
