@@ -103,7 +103,8 @@ class OverviewAdmin(OperatorModelAdmin):
         return {key: Overview(pk="1") if key == "1" else None for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        overview = Overview(pk="1")
+        """Show the page; with `?live=1`, only the region that is refreshed every two seconds."""
+        overview, is_live = Overview(pk="1"), "live" in request.GET
         with timed_queries() as query:
             now = timezone.now()
             known = query(gettext_noop("incidents"), incidents.rows)
@@ -112,7 +113,8 @@ class OverviewAdmin(OperatorModelAdmin):
             before = known or {}
             over = incidents.ended(before, found.findings, now=now, are_complete=is_complete)
             context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
-            context["panels"] = self.panels(request, query, overview)
+            if not is_live:
+                context["panels"] = self.panels(request, query, overview)
         incidents.write(before, found.findings, now=now, are_complete=is_complete)
         causes = found.causes
         navigation.remember_findings(causes, are_complete=is_complete)
@@ -126,7 +128,8 @@ class OverviewAdmin(OperatorModelAdmin):
         )
         context["is_overview"] = True
         context["buttons"] = self.buttons(request, overview)
-        return self.render(request, "overview", _("Overview"), context)
+        template = "overview_now" if is_live else "overview"
+        return self.render(request, template, _("Overview"), context)
 
     def _incidents(
         self, request: HttpRequest, found: Sequence[Finding], cells: Mapping[str, Any]

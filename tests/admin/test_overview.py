@@ -20,7 +20,7 @@ from django_ojs.models import Incident
 from django_ojs.operations import beat, fetch, queues
 from tests import factories
 from tests.admin.test_pages import fill
-from tests.admin.users import at, root
+from tests.admin.users import at, root, staff
 from tests.browser.test_accessibility import incident
 from tests.factories import active, push, push_many, worker
 
@@ -131,6 +131,34 @@ def test_tables_come_before_charts() -> None:
     page = root().get(at("overview/")).content.decode()
     places = [page.index(each) for each in ("<h2>Queues", "<h2>Types", 'class="ojs-charts"')]
     assert places == sorted(places)
+
+
+def test_charts_mark_starts_of_workers_pauses_and_configurations() -> None:
+    ran("mail.send", completed=1, ms=5)
+    listener("web-1", "email")
+    queues.configure("email", {"backpressure": {"max_depth": 4}})
+    queues.pause("email")
+    page = root().get(at("overview/")).content.decode()
+    (marks,) = set(re.findall(r'<ul class="ojs-markers">.*?</ul>', page, re.DOTALL))
+    told = plain(marks)
+    for text in ("1 worker started, ", "email: configured, ", "email: paused, "):
+        assert text in told
+    assert 'class="ojs-marker"' in page
+
+
+def test_what_is_refreshed_every_two_seconds_is_a_region_without_the_charts() -> None:
+    push(queue="email")
+    client = root()
+    page = client.get(at("overview/")).content.decode()
+    with CaptureQueriesContext(connection) as captured:
+        region = client.get(at("overview/?live=1")).content.decode()
+    for text in ('id="ojs-now"', "<h2>Queues", "ojs-verdict"):
+        assert text in region
+    for text in ("<html", 'id="ojs-hour"', "ojs-charts"):
+        assert text in page
+        assert text not in region
+    assert not any('AS "sum_enqueued"' in each["sql"] for each in captured.captured_queries)
+    assert staff("view_queue").get(at("overview/?live=1")).status_code == 403
 
 
 def much_goes_wrong() -> None:
