@@ -19,9 +19,9 @@ from django_ojs.admin import formatting
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.limits import limit_checks, limit_keys
 from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.handler_registry import registry
 from django_ojs.operations import fail, fetch
 from django_ojs.operations.beat import Registration
-from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.admin.users import root, staff

@@ -16,9 +16,9 @@ from django_ojs.extensions.limits.rate_limit_policy import (
     hide_arguments,
     key_of,
 )
+from django_ojs.handler_registry import registry
 from django_ojs.handlers import Handler
 from django_ojs.options import Options, Request, envelope_of
-from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together
 

@@ -142,7 +142,7 @@ def _holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
     """Hide arguments in a key that a template of a handler gives."""
-    from django_ojs.registry import registry
+    from django_ojs.handler_registry import registry
 
     templates = (
         (rate_limit_policy.RateLimitPolicy.of(policy).key, handler.type)

@@ -98,5 +98,5 @@ def repair() -> list[Difference]:
     """Correct the counts, also while jobs change. Return the differences, as `differences` does."""
     wrong = database.dialect().repair_counts(database.connection())
     if wrong:
-        hooks.counts_repaired()
+        hooks.call_within(hooks.registry.counts_repaired)
     return wrong
