@@ -18,7 +18,7 @@ server then sends only these, and the browser remembers the choice. */
   const KEY = "ojs-live";
   const stored = (use) => {
     try {
-      return use(localStorage); // A browser may refuse it; then the choice lasts as long as the page.
+      return use(localStorage); // A browser may not allow it: then the choice lasts as long as the page.
     } catch {
       return null;
     }
