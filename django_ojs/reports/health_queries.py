@@ -226,7 +226,8 @@ def new_dead_letters() -> int:
 
 def oldest_transaction() -> timedelta | None:
     """Return how long the oldest other transaction of this database has been open."""
-    return database.dialect().oldest_transaction(database.connection())
+    found = database.dialect().oldest_transaction(database.connection())
+    return None if found is None else found[0]
 
 
 def taken_back() -> TakenBack:
