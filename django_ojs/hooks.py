@@ -32,7 +32,7 @@ from django_ojs.extension import (
     Reads,
 )
 from django_ojs.spec import queue_config
-from django_ojs.spec.envelope import optional_checks
+from django_ojs.spec.envelope import optional_checks, store_with
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -130,9 +130,9 @@ class Registry:
         #: The settings that extensions have declared: dataclasses.
         self.settings = tuple(each.settings for each in self.extensions() if each.settings)
         queue_config.declare(each.queue_fields for each in self.extensions() if each.queue_fields)
-        optional_checks.declare(
-            {each.name: each.check for found in self.extensions() for each in found.attributes}
-        )
+        self.attributes = [each for found in self.extensions() for each in found.attributes]
+        optional_checks.declare({each.name: each.check for each in self.attributes})
+        store_with({each.name: each.stored_with for each in self.attributes if each.stored_with})
         self.qualifiers = {each.name: each for e in self.extensions() for each in e.qualifiers}
         for forget in self.before_compile:
             forget()

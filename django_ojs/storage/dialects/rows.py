@@ -80,16 +80,9 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An available job of a queue that has rules.
-
-    Jobs that a rule counts together have a key, which it locks. `policy` is the JSON by which that
-    rule decides.
-    """
+    """An available job of a queue that has rules."""
 
     id: UUID
     size: int
     #: The claims to which it is open (see `spec.hold`).
     hold: int
-    key: str | None = None
-    policy: str | None = None
-    is_locked: bool = False
