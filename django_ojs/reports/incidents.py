@@ -18,6 +18,7 @@ from django.utils import timezone
 from django_ojs.finding import Finding
 from django_ojs.models import Incident
 from django_ojs.reports import current_findings
+from django_ojs.reports.causes import with_causes
 from django_ojs.reports.findings import without_consequences, worst_first
 from django_ojs.storage import database
 
@@ -50,8 +51,10 @@ def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Seq
     found = current_findings.read()
     if and_keep:
         write(before, found.findings, now=now)
-    return worst_first(
-        [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+    return with_causes(
+        worst_first(
+            [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+        )
     )
 
 
@@ -84,13 +87,14 @@ def ended(
 ) -> list[Incident]:
     """Return those that are over, the latest first. `found` are all findings."""
     lasting = {each.identity for each in found if each.is_incident}
+    said = _said_at_the_end(found)
     over = []
     for row in before.values():
         if row.identity in lasting:
             continue
         if row.ended_at is None and are_complete:
             row = copy(row)
-            row.ended_at = now
+            row.ended_at, row.text = now, said.get(row.identity, row.text)
         if row.ended_at is not None and row.ended_at >= now - KEPT:
             over.append(row)
     return sorted(over, key=lambda row: row.ended_at or now, reverse=True)
@@ -113,6 +117,7 @@ def write(
     causes = without_consequences(found)
     incidents = {each.identity: each for each in causes if each.is_incident}
     lasting = {each.identity for each in found if each.is_incident}
+    said = _said_at_the_end(found)
     new = [
         _row(each, now)
         for name, each in incidents.items()
@@ -126,6 +131,7 @@ def write(
                 row,
                 incidents.get(name),
                 now,
+                said=said.get(name, row.text),
                 is_over=are_complete
                 and name not in lasting
                 and name.partition(":")[0] not in without,
@@ -160,12 +166,17 @@ def _row(finding: Finding, now: datetime) -> Incident:
     )
 
 
+def _said_at_the_end(found: Sequence[Finding]) -> dict[str, str]:
+    """Return what the owners say of incidents that are over: an advice of the same identity."""
+    return {each.identity: each.text for each in found if not each.is_incident}
+
+
 def _values(
-    row: Incident, finding: Finding | None, now: datetime, *, is_over: bool
+    row: Incident, finding: Finding | None, now: datetime, *, said: str, is_over: bool
 ) -> dict[str, object]:
-    """Return what changes in a row."""
+    """Return what changes in a row; `said` is its text once it is over."""
     if finding is None:
-        return {"ended_at": now} if is_over and row.ended_at is None else {}
+        return {"ended_at": now, "text": said} if is_over and row.ended_at is None else {}
     values: dict[str, object] = {
         "severity": finding.severity.value,
         "text": finding.text,
