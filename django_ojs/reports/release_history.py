@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -31,18 +31,26 @@ class _Start:
     release: str
 
 
-def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
+def starts() -> list[PastEvent]:
+    """Return the events of the latest starts of workers, the latest first."""
+    wanted = WantedEvents(
+        types=(EventType.WORKER_STARTED,), limit=MOST_STARTS, among=ended_workers.MOST_EVENTS
+    )
+    found: list[PastEvent] = registry.brought("past_events", wanted)
+    return found
+
+
+def changes(
+    since: datetime, queue: str | None = None, *, latest: Sequence[PastEvent] | None = None
+) -> list[tuple[datetime, str]]:
     """Return the first start of each release that followed others, oldest first.
 
     Workers are compared with those of the same queues. With `queue`, only the workers of this queue
     are read. A worker without a release has its version. The first release that is known is no
     change. Each release is returned once, because the starts of two releases alternate in a rolling
-    deployment.
+    deployment. `latest` are the `starts`, which are read if they are not given.
     """
-    wanted = WantedEvents(
-        types=(EventType.WORKER_STARTED,), limit=MOST_STARTS, among=ended_workers.MOST_EVENTS
-    )
-    latest: list[PastEvent] = registry.brought("past_events", wanted)
+    latest = starts() if latest is None else latest
     found: list[tuple[datetime, str]] = []
     known: dict[tuple[str, ...], set[str]] = {}
     marked: set[str] = set()
