@@ -1,7 +1,7 @@
 """The overview: what is wrong first, then the queues."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django import forms
@@ -21,7 +21,6 @@ from django_ojs.hooks import registry
 from django_ojs.models import Incident, Overview, Queue
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import current_findings, incidents, verdict
-from django_ojs.reports.causes import with_causes
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.scopes import Scope
@@ -111,14 +110,19 @@ class OverviewAdmin(OperatorModelAdmin):
             over = incidents.ended(before, found.findings, now=now, are_complete=is_complete)
             context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
             context["panels"] = self.panels(request, query, overview)
-            causes = found.causes
-            shown = worst_first(
-                [incidents.since(each, before.get(each.identity), now) for each in causes]
+            explained = query(
+                gettext_noop("incidents"),
+                lambda: incidents.explained(before, found.findings, now),
             )
-            explained = query(gettext_noop("incidents"), lambda: with_causes(shown))
+            found = replace(found, findings=explained or found.findings)
         incidents.write(before, found.findings, now=now, are_complete=is_complete)
+        causes = found.causes
         navigation.remember_findings(causes, are_complete=is_complete)
-        context |= self._incidents(request, explained or shown, context["cells"])
+        context |= self._incidents(
+            request,
+            [incidents.since(each, before.get(each.identity), now) for each in causes],
+            context["cells"],
+        )
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             found.maintenance is not None and found.maintenance.enabled
         )
@@ -138,7 +142,7 @@ class OverviewAdmin(OperatorModelAdmin):
                 more=max(0, len(others) - _MAX_OTHERS),
             )
 
-        kinds = by_kind([each for each in found if each.is_incident])
+        kinds = by_kind(worst_first([each for each in found if each.is_incident]))
         rest = [each for kind in kinds[_MAX_INCIDENTS:] for each in kind]
         return {
             "incidents": [shown(first, others) for first, *others in kinds[:_MAX_INCIDENTS]],

@@ -36,12 +36,11 @@ _OF_QUEUES: Final = (
 
 
 def with_causes(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings, the incidents among them with a sentence on what probably caused them.
+    """Return incidents with a sentence on what probably caused the first of each kind.
 
     `found` are the worst first, each with the time since when it holds.
     """
-    kinds = by_kind([each for each in found if each.is_incident and each.since])[:_MOST]
-    first = {kind[0].identity for kind in kinds}
+    first = {kind[0].identity for kind in by_kind(found)[:_MOST]}
     if not first:
         return list(found)
     wanted = WantedEvents(

@@ -44,17 +44,16 @@ def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Seq
 
     `within` are the queues that the caller may use; with them, only findings about these are
     returned. With `and_keep`, starts and ends are written, if possible; without it, `since` is that
-    of the finding itself.
+    of the finding itself, and no cause is known.
     """
     now = timezone.now()
     before = rows() if and_keep else {}
     found = current_findings.read()
     if and_keep:
+        found = replace(found, findings=explained(before, found.findings, now))
         write(before, found.findings, now=now)
-    return with_causes(
-        worst_first(
-            [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
-        )
+    return worst_first(
+        [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
     )
 
 
@@ -62,7 +61,7 @@ def look_and_forget() -> int:
     """Keep what a worker finds, for later readers."""
     now = timezone.now()
     before = rows()
-    found = current_findings.read(with_keys=False).findings
+    found = explained(before, current_findings.read(with_keys=False).findings, now)
     write(before, found, now=now, without=current_findings.OF_KEYS)
     return 0
 
@@ -72,14 +71,34 @@ def rows() -> dict[str, Incident]:
     return {row.identity: row for row in Incident.primary.all()}
 
 
+def explained(
+    before: Mapping[str, Incident], found: Sequence[Finding], now: datetime
+) -> list[Finding]:
+    """Return findings with what probably caused those that are no incident yet."""
+    new = {
+        each.identity: since(each, None, now)
+        for each in without_consequences(found)
+        if each.is_incident and _is_new(before.get(each.identity), now)
+    }
+    if not new:
+        return list(found)
+    causes = {each.identity: each.cause for each in with_causes(worst_first([*new.values()]))}
+    return [replace(each, cause=causes.get(each.identity, each.cause)) for each in found]
+
+
 def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
     """Return a finding with the time since when it has been found; advice is not kept."""
     if not finding.is_incident:
         return finding
-    if row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN):
+    if row is None or _is_new(row, now):
         return replace(finding, since=finding.since or now)
     first = row.since if finding.since is None else min(row.since, finding.since)
-    return replace(finding, since=first)
+    return replace(finding, since=first, cause=row.cause)
+
+
+def _is_new(row: Incident | None, now: datetime) -> bool:
+    """Whether a finding with this row is an incident that nobody has found yet."""
+    return row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN)
 
 
 def ended(
@@ -158,6 +177,7 @@ def _row(finding: Finding, now: datetime) -> Incident:
         identity=finding.identity,
         severity=finding.severity.value,
         text=finding.text,
+        cause=finding.cause,
         queue=finding.queue,
         type=finding.type,
         jobs=finding.jobs,
@@ -184,7 +204,7 @@ def _values(
     }
     if row.ended_at is not None:
         if now - row.ended_at > SAME_WITHIN:
-            values["since"] = finding.since or now
+            values |= {"since": finding.since or now, "cause": finding.cause}
         return {**values, "ended_at": None}
     if all(getattr(row, name) == value for name, value in values.items()):
         return {}

@@ -46,7 +46,7 @@ class StatisticsExtension(Extension):
         )
 
     def may_find(self) -> str:
-        """Return the condition that jobs ran, or that a run failed, in the last minutes."""
+        """Return the condition that jobs run, or that a run failed in the last minutes."""
         from django_ojs.extensions.statistics import findings, slow_types
 
         return f"({findings.condition()} OR {slow_types.condition()})"

@@ -1,11 +1,12 @@
 """Findings about types whose runs take much longer than yesterday."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from statistics import median
 from typing import Any, Final
 
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
@@ -15,7 +16,7 @@ from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import duration, number_of
 from django_ojs.models import Job
 from django_ojs.spec.states import State
-from django_ojs.storage import database, raw_queries
+from django_ojs.storage import raw_queries
 
 #: Types are compared over the last minutes with the hour around this time yesterday, if they had
 #: enough runs in both.
@@ -38,46 +39,39 @@ _Histogram = Sequence[int]
 
 
 def condition() -> str:
-    """Return the SQL condition that jobs run now, or did in the last minutes."""
-    runs = raw_queries.condition(Job, f"state = '{State.ACTIVE.value}'")
-    start = database.dialect().ago(MINUTES * 60)
-    return f"({runs} OR {raw_queries.condition(Rollup, f'minute >= {start} AND completed > 0')})"
+    """Return the SQL condition that there is something to find: a job runs."""
+    return raw_queries.condition(Job, f"state = '{State.ACTIVE.value}'")
 
 
 def found() -> list[Finding]:
     """Find the types that run, and take much longer than at this time yesterday."""
-    now = timezone.now()
-    start, yesterday = minute_of(now), minute_of(now - _DAY)
-    running = _running(now)
-    lately = _histograms(since=start - MINUTE * (MINUTES - 1), until=start + MINUTE)
-    took = {key: _p50(histogram) for key, histogram in lately.items()}
-    longest = {key: max(took.get(key, 0.0), _median(running[key])) for key in {*took, *running}}
-    long = sorted((-most, key) for key, most in longest.items() if most >= SHORTEST)
-    keys = [key for _, key in long[:_MOST_TYPES]]
-    if not keys:
+    running = _running()
+    # Of runs that take long enough, one is seen at half of its time at nearly any moment.
+    long = [key for key, seconds in running.items() if max(seconds) >= SHORTEST / 2]
+    long = sorted(long, key=lambda key: -sum(running[key]))[:_MOST_TYPES]
+    if not long:
         return []
-    before = _histograms(
-        since=yesterday - _HALF_AN_HOUR,
-        until=yesterday + _HALF_AN_HOUR,
-        type__in=sorted({type for _, type in keys}),
-    )
-    return [
-        finding
-        for key in keys
-        if (finding := _of(key, took.get(key, 0.0), running[key], before.get(key, ()))) is not None
+    took = _histograms({type for _, type in long})
+    findings = [
+        _of(key, running[key], took.get((*key, True), ()), took.get((*key, False), ()))
+        for key in long
     ]
+    return [each for each in findings if each is not None]
 
 
-def _of(key: _Key, took: float, running: Sequence[float], before: _Histogram) -> Finding | None:
+def _of(
+    key: _Key, running: Sequence[float], lately: _Histogram, before: _Histogram
+) -> Finding | None:
     queue, type = key
-    if not (usual := _p50(before)):
+    took, usual = _p50(lately), _p50(before)
+    if not usual:
         return None
     # Of the jobs that run at a moment, long ones are a larger part than of all runs.
     by_time = [round(number * 0.75 * 2**index) for index, number in enumerate(before)]
     bound = max(SHORTEST, TIMES * (percentile(by_time, 0.95) or 0.0))
     if took >= max(SHORTEST, TIMES * usual):
         how = f"half of its runs took {duration(took)} or more in the last {MINUTES} minutes"
-    elif _median(running) >= bound:
+    elif median(running) >= bound:
         how = f"half of its running jobs have run for {duration(bound)} or more"
     else:
         return None
@@ -104,12 +98,9 @@ def _p50(histogram: _Histogram) -> float:
     return (percentile(histogram, 0.5) or 0.0) if sum(histogram) >= FEWEST_RUNS else 0.0
 
 
-def _median(seconds: Sequence[float]) -> float:
-    return median(seconds) if seconds else 0.0
-
-
-def _running(now: datetime) -> defaultdict[_Key, list[float]]:
+def _running() -> Mapping[_Key, list[float]]:
     """Return for how many seconds the jobs of each queue and type have run so far."""
+    now = timezone.now()
     jobs = Job.primary.filter(state=State.ACTIVE, started_at__isnull=False)
     found: defaultdict[_Key, list[float]] = defaultdict(list)
     for queue, type, at in jobs.values_list("queue", "type", "started_at")[:_MOST_RUNNING]:
@@ -118,10 +109,21 @@ def _running(now: datetime) -> defaultdict[_Key, list[float]]:
     return found
 
 
-def _histograms(*, since: datetime, until: datetime, **which: object) -> dict[_Key, list[int]]:
-    """Return how long the runs took that ended in this time, by queue and type."""
-    rows = Rollup.primary.filter(minute__gte=since, minute__lt=until, **which)
-    sums: Iterable[Any] = rows.values("queue", "type").annotate(**bucket_sums("ran")).order_by()
+def _histograms(types: Collection[str]) -> dict[tuple[str, str, bool], list[int]]:
+    """Return how long the runs of these types took, by queue and type: lately, and yesterday."""
+    now = timezone.now()
+    lately, yesterday = minute_of(now) - MINUTE * (MINUTES - 1), minute_of(now - _DAY)
+    is_lately = Q(minute__gte=lately)
+    was_then = Q(minute__gte=yesterday - _HALF_AN_HOUR, minute__lt=yesterday + _HALF_AN_HOUR)
+    rows: Iterable[Any] = (
+        Rollup.primary.filter(is_lately | was_then, type__in=sorted(types))
+        .values("queue", "type", lately=ExpressionWrapper(is_lately, BooleanField()))
+        .annotate(**bucket_sums("ran"))
+        .order_by()
+    )
     return {
-        (row["queue"], row["type"]): [row[f"ran_{n}"] or 0 for n in range(BUCKETS)] for row in sums
+        (row["queue"], row["type"], bool(row["lately"])): [
+            row[f"ran_{n}"] or 0 for n in range(BUCKETS)
+        ]
+        for row in rows
     }
