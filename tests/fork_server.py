@@ -283,7 +283,7 @@ def _import_programs() -> list[str]:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(("tests.", "example_project."))
+    return name.startswith(("tests.", "example_project.")) or name == os.environ[SETTINGS]
 
 
 def _populate_without_ready(apps: Any, installed: list[str]) -> None:

@@ -97,7 +97,9 @@ def test_the_tests_of_its_operations_pass_without_any_extension() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(KIND == "mariadb", reason="sites are on the other two")
-def test_a_job_lives_in_a_process_that_has_imported_no_extension(tmp_path: Path) -> None:
+def test_a_job_lives_in_a_process_that_has_imported_no_extension(
+    new_interpreters: None, tmp_path: Path
+) -> None:
     with site(tmp_path) as made:
         (tmp_path / "core_site.py").write_text(CONFIG)
         made.run(("django_ojs",), "call_command('migrate', verbosity=0)")

@@ -20,7 +20,7 @@ from django_ojs.finding import Finding
 from django_ojs.hooks import registry
 from django_ojs.models import Incident, Overview, Queue
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import current_findings, incidents, verdict
+from django_ojs.reports import current_findings, incidents, latest_runs, verdict
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
 from django_ojs.spec.scopes import Scope
@@ -184,6 +184,8 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     named = {each.queue for each in found.causes if each.queue}
     rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]
     columns, cells = columns_of(Queue, query, {row.name: row for row in rows})
+    busy = [row.name for row in shown if row.status.counts.get(State.ACTIVE)]
+    holders = query(gettext_noop("running jobs"), lambda: latest_runs.holders(busy)) if busy else {}
     return {
         "verdict": verdict.of(found),
         "known": jobs is not None,
@@ -192,7 +194,15 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
-        "rows": [(row, row.oldest) for row in shown],
+        "rows": [
+            (
+                row,
+                workers.slots_of[row.name] if workers else None,
+                (holders or {}).get(row.name),
+                cells[row.name],
+            )
+            for row in shown
+        ],
         "columns": columns,
         "cells": cells,
         "waits_since": min((found.oldest or {}).values(), default=None),

@@ -26,7 +26,7 @@ def is_ready(link: BaseDatabaseWrapper) -> bool:
     with link.cursor() as cursor:
         # The newest column of the table shows that the table is migrated.
         cursor.execute(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false")
-    return database.dialect_of(link).can_commit(link)
+    return database.dialect_of(link).can_write(link, commits=True)
 
 
 class Probe:

@@ -88,7 +88,7 @@ def fail_batch(
             ended[job.id] = {**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter}
     keys = [job.id for job, _, _ in kept]
     rows = json.dumps([*again.values(), *ended.values()])
-    histories.add(keys, lambda: database.dialect().add_failed_attempts(database.connection(), rows))
+    histories.add(keys, lambda: database.dialect().add_attempts(database.connection(), rows))
     known = Known(
         jobs={job.id: job for job, _, _ in kept},
         workers=dict.fromkeys(keys, worker_id),

@@ -42,13 +42,11 @@ def record(
     def add_runs() -> None:
         if is_known is not None and is_known():
             return
+        delay_us = None if delay is None else delay // timedelta(microseconds=1)
+        run = {"outcome": outcome.value, "error": error, "delay_us": delay_us}
         link = database.connection()
         database.dialect_of(link).add_attempts(
-            link,
-            keys,
-            outcome=outcome.value,
-            error=None if error is None else json.dumps(error),
-            delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+            link, json.dumps([{"id": str(key), **run} for key in keys])
         )
 
     add(keys, add_runs)

@@ -3,9 +3,8 @@
 Each function changes a bounded number of jobs in one transaction; any worker may run it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.spec.states import State, Trigger
@@ -25,7 +24,7 @@ def promote(limit: int = BATCH) -> int:
 
     The earliest come first. Return how many.
     """
-    return _promote(lambda: transitions.promote(limit))
+    return _promote(limit)
 
 
 def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
@@ -36,12 +35,12 @@ def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
     if not queues:
         return 0
     each = max(1, limit // len(queues))
-    return _promote(lambda: transitions.promote_by_queue(queues, each))
+    return _promote(each, queues)
 
 
 @database.retry_contention
-def _promote(operation: Callable[[], list[tuple[UUID, str, str]]]) -> int:
-    due = operation()
+def _promote(limit: int, queues: Sequence[str] | None = None) -> int:
+    due = transitions.promote(limit, queues)
     if due:
         notify.workers_of(queue for _, queue, _ in due)
     return len(due)

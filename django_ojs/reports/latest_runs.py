@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from django.db.models import Count, Min
+
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs import listing
@@ -86,6 +88,28 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
         ]
     ]
     return sorted(found, key=lambda run: run.finished_at, reverse=True)[:limit]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotHolder:
+    """The type that holds the most slots of a queue: how many, and since when the longest."""
+
+    type: str
+    slots: int
+    since: datetime
+
+
+def holders(queues: Collection[str]) -> dict[str, SlotHolder]:
+    """Return the type of each queue that holds the most slots now."""
+    active = Job.primary.filter(state=State.ACTIVE, queue__in=queues)
+    counted = active.values_list("queue", "type").annotate(
+        number=Count("pk"), first=Min("started_at")
+    )
+    found: dict[str, SlotHolder] = {}
+    for queue, type, number, first in counted.order_by("-number", "type"):
+        if first is not None:
+            found.setdefault(queue, SlotHolder(type=type, slots=number, since=first))
+    return found
 
 
 def running(queue: str, worker_ids: Collection[str]) -> dict[str, list[Job]]:

@@ -26,11 +26,6 @@ MOST_WORKERS = 10_000
 MOST_JOBS = 1_000
 LATELY = timedelta(seconds=15)
 
-#: The rates of a queue that is not growing differ by some percent, because jobs that are enqueued
-#: in one minute finish in the next.
-_NOISE = 1.05
-
-
 #: A flow has so many minutes, and its rates are means over the last whole ones of these.
 FLOW_MINUTES = 60
 RATE_MINUTES = 5
@@ -154,27 +149,6 @@ class OverviewRow:
         """The number of jobs that it dropped for new ones."""
         return sum(self.flow.dropped)
 
-    @property
-    def growing(self) -> bool:
-        """Whether more jobs come than are finished, by more than the noise of the rates.
-
-        Jobs that a full queue rejects count as coming.
-        """
-        return self._comes > self.flow.went_per_minute * _NOISE
-
-    @property
-    def _comes(self) -> float:
-        return self.flow.came_per_minute + self.flow.rejected_per_minute
-
-    @property
-    def drains_in(self) -> float | None:
-        """Seconds until no job is available at the current rates, or None if never or not soon.
-
-        A difference of the rates that may be noise is not counted.
-        """
-        went = self.flow.went_per_minute
-        return self.available / (went - self._comes) * 60 if went > self._comes * _NOISE else None
-
 
 @dataclass(kw_only=True, slots=True)
 class Listeners:
@@ -185,6 +159,8 @@ class Listeners:
     """
 
     by_queue: Counter[str] = field(default_factory=Counter)
+    #: The slots of the running workers of each queue, which other queues may have in common.
+    slots_of: Counter[str] = field(default_factory=Counter)
     total: int = 0
     stale: int = 0
     running: int = 0
@@ -210,7 +186,9 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
         if each.condition == "running":
             result.running += 1
             named = {*each.queues, *(names if ALL in each.queues else ())}
-            result.by_queue.update(name for name in named if workers_known.takes(each.worker, name))
+            taken = [name for name in named if workers_known.takes(each.worker, name)]
+            result.by_queue.update(taken)
+            result.slots_of.update(dict.fromkeys(taken, each.worker.concurrency or 0))
     waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
     if without := waiting - result.by_queue.keys():
         result.by_queue.update(without & _claimed_without_worker())

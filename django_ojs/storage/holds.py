@@ -50,7 +50,7 @@ def learn_rules(queue: str) -> int:
     owners = {owner_of(hold) for hold in values_in(queue) if FREE < hold < FIRST_HELD}
     bits = sum(1 << owner for owner in owners)
     connection = database.connection()
-    if database.dialect_of(connection).try_lock_subject(connection, f"rules of {queue}"):
+    if database.dialect_of(connection).lock_subject(connection, f"rules of {queue}", wait=False):
         row = Queue.primary.filter(pk=queue)
         if row.select_for_update(skip_locked=True, no_key=True).first() or not row.exists():
             queue_configs.add_rules([queue], bits)

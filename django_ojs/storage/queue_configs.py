@@ -178,12 +178,12 @@ def changed() -> None:
 
 
 def _read() -> tuple[dict[str, dict[str, Any]], list[str], dict[str, int], list[str]]:
-    connection = database.connection()
-    if connection.in_atomic_block:
+    connection, dialect = database.connection(), database.dialect()
+    if connection.in_atomic_block and dialect.has_one_writer:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow. The transaction is
         # the caller's: nothing else of it may change.
-        database.dialect().take_write_lock(connection)
+        dialect.begin_write(connection)
     rows = raw_queries.values(Queue, _SNAPSHOT_COLUMNS, _HAS_SOMETHING)
     return (
         {name: config for name, config, *_ in rows if config},

@@ -26,11 +26,10 @@ class Statements:
 
         It is executed on the database of the jobs.
         """
-        connection = database.connection()
         statement = self.text(name)
-        with connection.cursor() as cursor:
-            cursor.execute(statement.format(**parts) if parts else statement, values)
-            return list(cursor.fetchall())
+        return database.dialect().rows(
+            database.connection(), statement.format(**parts) if parts else statement, values
+        )
 
     def claim_rows(self, name: str, values: Mapping[str, Any], **parts: str) -> list[Any]:
         """Execute a statement of a claim, as `rows` does. A worker's session may keep its plan."""

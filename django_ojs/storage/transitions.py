@@ -303,27 +303,16 @@ def oldest_available(queue: str, limit: int) -> list[Job]:
     return list(found.only("id", "queue", "type", "size_bytes").order_by("enqueued_at", "id"))
 
 
-def promote(limit: int) -> list[tuple[UUID, str, str]]:
-    """Make scheduled and retryable jobs that are due available.
+def promote(limit: int, queues: Sequence[str] | None = None) -> list[tuple[UUID, str, str]]:
+    """Make scheduled and retryable jobs that are due available; of these queues, `limit` of each.
 
     Return (id, queue, state before) of each.
     """
-    return _promote(lambda: database.dialect().promote(database.connection(), limit))
-
-
-def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str, str]]:
-    """Make up to `each` due jobs of each of these queues available. Return as `promote` does."""
-    return _promote(
-        lambda: database.dialect().promote_by_queue(database.connection(), queues, each)
-    )
-
-
-def _promote(statement: Callable[[], list[tuple[UUID, str, str]]]) -> list[tuple[UUID, str, str]]:
     hooks = registry.changes.get(Trigger.TIMER)
     due: list[tuple[UUID, str, str]] = []
     try:
         with _undoing(hooks):
-            due = statement()
+            due = database.dialect().promote(database.connection(), limit, queues)
             if hooks is not None and due:
                 before = {key: State(state) for key, _, state in due}
                 _tell(hooks, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)

@@ -28,7 +28,7 @@ OWNED = {
     "audit": ("audit_changes", "audit_rows", "audit_trail", "job_history"),
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": (
-        *("chart", "failing_types", "job_type", "overview_charts", "overview_figures"),
+        *("chart", "job_type", "overview_charts", "overview_figures", "overview_types"),
         *("queue_charts", "queue_figures", "sparkline"),
     ),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 from django.db import connections
 
+from tests import fork_server
 from tests.databases import KIND
 from tests.worker.processes import ROOT
 
@@ -124,8 +124,11 @@ class Site:
         self._folder = folder
 
     def run(self, apps: tuple[str, ...], code: str) -> str:
-        """Run code in a process of the site, and return what it prints."""
-        done = subprocess.run(
+        """Run code in a process of the site, and return what it prints.
+
+        Forks have imported what the apps of the first call need, and nothing of the later ones.
+        """
+        done = fork_server.run(
             [sys.executable, "-c", _BEGIN + code],
             cwd=self._folder,
             env={
@@ -136,10 +139,9 @@ class Site:
             },
             capture_output=True,
             text=True,
-            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return str(done.stdout)
 
     def ask(self, apps: tuple[str, ...], code: str) -> Any:
         """Run code that prints JSON as its last line, and return that."""

@@ -90,7 +90,7 @@ def claimed(node: int) -> None:
 
 
 def subject(node: int) -> None:
-    assert database.dialect().try_lock_subject(connection, "a subject")
+    assert database.dialect().lock_subject(connection, "a subject", wait=False)
 
 
 TENANT_BOUND = {"tenant_limits": {"max_queue_depth": 1}}

@@ -78,23 +78,6 @@ def test_pressure_is_depth_by_the_nearer_bound(
     assert (found.fullness.level if found.fullness else Level.GOOD) is level
 
 
-def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
-    assert row(100, came=10, went=20).drains_in == 600
-    assert row(100, came=20, went=10).growing
-    assert row(100, came=20, went=10).drains_in is None
-    steady = row(100, came=100, went=98)
-    assert not steady.growing
-    assert steady.drains_in is None
-    # A difference that may be noise would be a day.
-    assert row(100_000, came=1000, went=1010).drains_in is None
-
-
-def test_what_a_full_queue_rejects_comes_too() -> None:
-    full = row(100, came=10, went=11, rejected=90, max_depth=100)
-    assert full.growing
-    assert full.drains_in is None
-
-
 @together(
     ("found", "unworked"),
     [

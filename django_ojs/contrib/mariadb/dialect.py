@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import wraps
 from math import ceil
 from pathlib import Path
@@ -251,12 +251,6 @@ class MariaDB(GaleraLocks):
     has_one_writer = False
     keeps_subquery_order = False
 
-    def _rows(
-        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
-    ) -> list[Any]:
-        # The driver returns tuples, not lists.
-        return list(super()._rows(connection, name, values, **parts))
-
     def _whole(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[Any]:
         """Open a transaction for several statements, unless the caller has opened one."""
         if connection.in_atomic_block:
@@ -429,27 +423,27 @@ class MariaDB(GaleraLocks):
             if (key, run) in given and (state, worker) == (State.ACTIVE.value, worker_id)
         }
 
-    def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        self._run_failed(connection, "add_failed_attempts", failed, "outcome", "delay_us")
+    def add_attempts(self, connection: BaseDatabaseWrapper, ended: str) -> None:
+        self._run_ended(connection, "add_attempts", ended, "outcome", "delay_us")
 
     def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        self._run_failed(connection, "retry_failed", failed, "delay_us")
+        self._run_ended(connection, "retry_failed", failed, "delay_us")
 
     def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        self._run_failed(connection, "discard_failed", failed, "reason", "dead_letter")
+        self._run_ended(connection, "discard_failed", failed, "reason", "dead_letter")
 
-    def _run_failed(
-        self, connection: BaseDatabaseWrapper, name: str, failed: str, *columns: str
+    def _run_ended(
+        self, connection: BaseDatabaseWrapper, name: str, ended: str, *columns: str
     ) -> None:
-        """Execute a statement with failed runs, given as a JSON array, in a transaction."""
+        """Execute a statement with ended runs, given as a JSON array, in a transaction."""
         given = [
             [
-                *(item["id"], json.dumps(item["error"])),
+                *(item["id"], None if item["error"] is None else json.dumps(item["error"])),
                 *(item[column] for column in columns),
             ]
-            for item in _items(failed)
+            for item in _items(ended)
         ]
-        for part in _parts(given, lambda row: size_in_statement(row[1])):
+        for part in _parts(given, lambda row: size_in_statement(row[1] or "")):
             rows, values = self._table(["id", "error", *columns], part)
             self._run(connection, name, values, rows=rows)
 
@@ -505,33 +499,26 @@ class MariaDB(GaleraLocks):
             return int(cursor.rowcount)
 
     @_repeated
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
-        with self._whole(connection):
-            return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
-
-    @_repeated
-    def promote_by_queue(
-        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    def promote(
+        self, connection: BaseDatabaseWrapper, limit: int, queues: Sequence[str] | None = None
     ) -> list[tuple[UUID, str, str]]:
         with self._whole(connection):
-            due: list[Any] = []
-            for queue in queues:
-                values = {"queue": queue, "limit": each}
-                due += self._rows(connection, "due_jobs_of_queue", values)
-            return self._promote(connection, due)
-
-    def _promote(
-        self, connection: BaseDatabaseWrapper, due: Sequence[Sequence[str]]
-    ) -> list[tuple[UUID, str, str]]:
-        if not due:
-            return []
-        rows, values = self._table(["id"], due)
-        found = self._rows(connection, "lock_due", values, rows=rows)
-        found.sort(key=lambda row: (row[3], row[0]))
-        if found:
-            numbered = [[row[0], n] for n, row in enumerate(found, 1)]
-            rows, values = self._table(["id", "n"], numbered)
-            self._run(connection, "promote", values, rows=rows)
+            if queues is None:
+                due = self._rows(connection, "due_jobs", {"limit": limit})
+            else:
+                due = []
+                for queue in queues:
+                    values: Any = {"queue": queue, "limit": limit}
+                    due += self._rows(connection, "due_jobs_of_queue", values)
+            if not due:
+                return []
+            rows, values = self._table(["id"], due)
+            found = self._rows(connection, "lock_due", values, rows=rows)
+            found.sort(key=lambda row: (row[3], row[0]))
+            if found:
+                numbered = [[row[0], n] for n, row in enumerate(found, 1)]
+                rows, values = self._table(["id", "n"], numbered)
+                self._run(connection, "promote", values, rows=rows)
         return [(self.uuid(key), queue, before) for key, queue, before, _ in found]
 
     def counts(
@@ -648,9 +635,6 @@ class MariaDB(GaleraLocks):
     def is_timeout_error(self, error: BaseException) -> bool:
         return _code(error) in _TIMEOUTS
 
-    def before(self, age: timedelta) -> int:
-        return age // timedelta(microseconds=1)
-
     def renew_beat(
         self, connection: BaseDatabaseWrapper, worker_id: str, *, interval: int, pid: int | None
     ) -> str | None:
@@ -681,9 +665,6 @@ class MariaDB(GaleraLocks):
         # An expression may come as text.
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
-
-    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        return cast("datetime", self.time(self._rows(connection, "clock")[0][0]))
 
     def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:
         # The driver has no options for it, and waits for up to two hours.

@@ -69,11 +69,11 @@ class RowLocks(Dialect):
         locked = self._lock_slots(connection, slots, "" if wait else SKIP)
         return all(locked.values()) if len(locked) == len(slots) else None
 
-    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        self._lock_slots(connection, [slot(Kind.SUBJECT, subject)])
-
-    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], SKIP))
+    def lock_subject(
+        self, connection: BaseDatabaseWrapper, subject: str, *, wait: bool = True
+    ) -> bool:
+        how = "" if wait else SKIP
+        return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], how))
 
     def try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
         """Lock keys of candidates (see `rows.Candidate`). Return those that it has."""

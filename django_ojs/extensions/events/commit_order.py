@@ -67,7 +67,7 @@ def _try_lock(connection: BaseDatabaseWrapper, table: str) -> bool:
     """Lock the positions of a table. Return False if another process holds the lock for long."""
     dialect = database.dialect_of(connection)
     until = time.monotonic() + LOCK_TIMEOUT
-    while not dialect.try_lock_subject(connection, table):
+    while not dialect.lock_subject(connection, table, wait=False):
         if time.monotonic() >= until:
             return False
         time.sleep(0.005)

@@ -90,7 +90,7 @@ def try_lock(queue: str) -> bool:
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
-    return dialect.try_lock_subject(connection, f"limits of {queue}")
+    return dialect.lock_subject(connection, f"limits of {queue}", wait=False)
 
 
 def use(queue: str) -> Use | None:

@@ -169,9 +169,9 @@ def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
     return (render(top), render(top / 2), "0")
 
 
-def sparkline(title: str, values: Sequence[float]) -> Chart:
-    """Return a line without axes, as high as a line of text."""
-    width, height, top = 90, 24, max((*values, 0))
+def sparkline(title: str, values: Sequence[float], *, came: Sequence[float] = ()) -> Chart:
+    """Return a line without axes, as high as a line of text; `came` is a second line."""
+    width, height, top = 90, 24, max((*values, *came, 0))
     step = width / max(1, len(values) - 1)
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""
@@ -180,7 +180,10 @@ def sparkline(title: str, values: Sequence[float]) -> Chart:
         width=width,
         height=height,
         bars=[Shape(kind="done", path=area)],
-        lines=[Shape(kind="done", path=line)],
+        lines=[
+            Shape(kind="in", path=_line(came, top, step, height - 2, middle=False, down=1)),
+            Shape(kind="done", path=line),
+        ],
         empty=not top,
     )
 

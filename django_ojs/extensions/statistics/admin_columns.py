@@ -10,22 +10,23 @@ from django_ojs.admin.formatting import number
 from django_ojs.admin.panels import AdminColumn
 from django_ojs.extensions.statistics.admin_charts import Chart, sparkline
 from django_ojs.models import Queue
-from django_ojs.reports.queue_overview import OverviewRow
+from django_ojs.reports.queue_overview import Flow, OverviewRow
 
 
 def _sparklines(rows: Sequence[OverviewRow]) -> dict[str, Chart]:
-    return {row.name: _sparkline(row.flow.went[:-1]) for row in rows if row.is_flow_known}
+    return {row.name: _sparkline(row.flow) for row in rows if row.is_flow_known}
 
 
-def _sparkline(went: Sequence[float]) -> Chart:
-    title = _("Out in the last hour: %(total)s in total, at most %(most)s per minute")
-    figures = {"total": number(sum(went)), "most": number(max((*went, 0)))}
-    return sparkline(title % figures, went)
+def _sparkline(flow: Flow) -> Chart:
+    came, went = flow.came[:-1], flow.went[:-1]
+    title = _("In the last hour: %(came)s in, %(went)s out, at most %(most)s out per minute")
+    figures = {"came": number(sum(came)), "went": number(sum(went)), "most": number(max(went))}
+    return sparkline(title % figures, went, came=came)
 
 
 LAST_HOUR: Final = AdminColumn(
     model=Queue,
-    title=gettext_lazy("Last hour"),
+    title=gettext_lazy("In and out, last hour"),
     cells=_sparklines,
     template="django_ojs/admin/sparkline.html",
     is_wide_only=True,

@@ -1,4 +1,4 @@
-"""Parts of the overview and of the page of a queue: figures, charts and failing types."""
+"""Parts of the overview and of the page of a queue: types that ran, figures and charts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.extension import WantedEvents
-from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics import type_runs
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.extensions.statistics.history import Period, history
 from django_ojs.hooks import registry
@@ -22,7 +22,7 @@ from django_ojs.models import Overview
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.published import EventType
 
-#: The most failing types of the overview.
+#: The most types of the overview.
 _MAX_TYPES: Final = 12
 
 
@@ -105,11 +105,10 @@ def _of_queue(
     return {"period": period, "periods": _PERIODS.items(), **charts}
 
 
-def _failing(
+def _types(
     page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, overview: Overview
 ) -> Mapping[str, Any]:
-    found = query(gettext_noop("failing types"), lambda: rollup_queries.failing(limit=_MAX_TYPES))
-    return {"failing": found}
+    return {"types": query(gettext_noop("types"), lambda: type_runs.lately(_MAX_TYPES))}
 
 
 PANELS: Final = (
@@ -118,8 +117,9 @@ PANELS: Final = (
         read=_of_all,
         template="django_ojs/admin/overview_charts.html",
         figures="django_ojs/admin/overview_figures.html",
+        place=90,
     ),
-    Panel(kind=Overview, read=_failing, template="django_ojs/admin/failing_types.html"),
+    Panel(kind=Overview, read=_types, template="django_ojs/admin/overview_types.html"),
     Panel(
         kind=QueueStatus,
         read=_of_queue,

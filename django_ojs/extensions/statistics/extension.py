@@ -111,7 +111,7 @@ class StatisticsExtension(Extension):
         return (admin_columns.LAST_HOUR,)
 
     def panels(self) -> Sequence[Any]:
-        """Return figures and charts for the overview and the pages of queues, and failing types."""
+        """Return the figures and charts of the overview and of queues, and a table of types."""
         from django_ojs.extensions.statistics import admin_panels
 
         return admin_panels.PANELS

@@ -33,15 +33,14 @@ class TypeFigures:
         return self.failed / max(1, self.failed + self.completed)
 
 
-def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
-    """Return the types whose runs failed most often, by queue; or one of them, if it failed.
+def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
+    """Return the types whose runs failed most often, by queue.
 
     Runs that were lost with their worker are no failures of the type.
     """
     start = minute_of(timezone.now()) - MINUTE * (minutes - 1)
-    lately = Rollup.primary.filter(minute__gte=start)
     rows = (
-        (lately if type is None else lately.filter(type=type))
+        Rollup.primary.filter(minute__gte=start)
         .values("type", "queue")
         .annotate(
             broke=Sum(F("failed") - F("lost")),

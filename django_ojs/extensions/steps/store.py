@@ -148,9 +148,7 @@ def lock_signal(name: str, key: str) -> None:
     # The length separates the two: "a b" and "c" are not "a" and "b c".
     subject = f"steps signal {len(name)} {name} {key}"
     link, dialect = database.connection(), database.dialect()
-    if not database.passes_by():
-        dialect.lock_subject(link, subject)
-    elif not dialect.try_lock_subject(link, subject):
+    if not dialect.lock_subject(link, subject, wait=not database.passes_by()):
         raise RowLocked("Another session sends this signal, or waits for it; try again.")
 
 

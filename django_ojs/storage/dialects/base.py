@@ -211,11 +211,8 @@ class Dialect(Server):
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], **parts: str
     ) -> list[tuple[int, str | None]]:
         """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
-        with connection.cursor() as cursor:
-            count_rows = self.sql["count_rows"]
-            cursor.execute(self.sql["known_queues"].format(count_rows=count_rows, **parts), values)
-            rows: list[tuple[int, str | None]] = cursor.fetchall()
-            return rows
+        parts["count_rows"] = self.sql["count_rows"]
+        return self._rows(connection, "known_queues", values, **parts)
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.
@@ -243,12 +240,12 @@ class Dialect(Server):
         rows = self._rows(connection, "lock_claimed", {"worker_id": worker_id, "claims": claims})
         return {(self.uuid(key), run) for key, run in rows}
 
-    def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        """Store that the runs of jobs, which the caller has locked, failed.
+    def add_attempts(self, connection: BaseDatabaseWrapper, ended: str) -> None:
+        """Store how the latest runs of jobs, which the caller has locked, ended.
 
         The jobs are a JSON array of `{id, outcome, error, delay_us}`.
         """
-        self._run(connection, "add_failed_attempts", {"failed": failed})
+        self._run(connection, "add_attempts", {"ended": ended})
 
     def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
         """FAIL: let jobs, which the caller has locked, wait for their next attempts.
@@ -269,14 +266,13 @@ class Dialect(Server):
         """Make available jobs, which the caller has locked, due at these times; return how many."""
 
     @abstractmethod
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
-        """Make due jobs available, earliest first. Return (id, queue, state before) of each."""
-
-    @abstractmethod
-    def promote_by_queue(
-        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    def promote(
+        self, connection: BaseDatabaseWrapper, limit: int, queues: Sequence[str] | None = None
     ) -> list[tuple[UUID, str, str]]:
-        """Make up to `each` due jobs of each of these queues available; return as `promote`."""
+        """Make due jobs available, earliest first. Return (id, queue, state before) of each.
+
+        With `queues`, it is up to `limit` jobs of each of these.
+        """
 
     def due_queues(
         self, connection: BaseDatabaseWrapper, after: str, limit: int
@@ -329,19 +325,6 @@ class Dialect(Server):
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
         self._run(connection, "add_events", {"events": events})
 
-    def add_attempts(
-        self,
-        connection: BaseDatabaseWrapper,
-        keys: Collection[UUID],
-        *,
-        outcome: str,
-        error: str | None,
-        delay_ms: int | None,
-    ) -> None:
-        """Store how the latest runs of these jobs ended. The error is JSON."""
-        values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
-        self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
-
     def take_back(
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
     ) -> list[tuple[UUID, str, str, str]]:
@@ -369,13 +352,9 @@ class Dialect(Server):
         The condition `unneeded`, in SQL, holds for each of them. Jobs that another transaction has
         locked are left out.
         """
-        values: dict[str, Any] = {
-            "state": state,
-            "dead_letter": dead_letter,
-            "age": self.before(age),
-        }
-        values["limit"] = limit
-        rows = self._rows(connection, "old_jobs", values, unneeded=unneeded)
+        values = {"state": state, "dead_letter": dead_letter, "limit": limit}
+        since = self.ago(age.total_seconds())
+        rows = self._rows(connection, "old_jobs", values, unneeded=unneeded, since=since)
         return [self.uuid(key) for (key,) in rows]
 
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:

@@ -43,7 +43,7 @@ _SQL = load_all(
         name: f"{{{name}}}"
         for name in (
             *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
-            *("limit", "milliseconds"),
+            *("limit", "milliseconds", "try_"),
         )
     },
 ) | {
@@ -93,6 +93,8 @@ _WITHOUT_TRANSACTION = (0, 4)
 _WAITING = 1
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
+#: What follows `pg_` in the name of a function that locks, by whether it waits.
+_TRY = {True: "", False: "try_"}
 #: psycopg's numbers of isolation levels, which Django keeps.
 _READ_COMMITTED, _SERIALIZABLE = 2, 4
 
@@ -207,13 +209,12 @@ class PostgreSQL(Inserts):
         given = [{"id": str(key), "due_at": at.isoformat()} for key, at in jobs.items()]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
 
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
-        return self._rows(connection, "promote", [limit])
-
-    def promote_by_queue(
-        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    def promote(
+        self, connection: BaseDatabaseWrapper, limit: int, queues: Sequence[str] | None = None
     ) -> list[tuple[UUID, str, str]]:
-        values = {"queues": list(queues), "each": each}
+        if queues is None:
+            return self._rows(connection, "promote", [limit])
+        values = {"queues": list(queues), "each": limit}
         return self._rows(connection, "promote_by_queue", values)
 
     def counts(
@@ -251,19 +252,16 @@ class PostgreSQL(Inserts):
         # each other without need. The order prevents deadlocks of two batches.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
         with locks_that_fit():
-            if wait:
-                rows = self._rows(connection, "lock_unique_keys", [numbers])
-            else:
-                rows = self._rows(connection, "try_lock_unique_keys", [numbers])
+            rows = self._rows(connection, "lock_unique_keys", [numbers], try_=_TRY[wait])
         if not wait and not all(is_locked for is_locked, _ in rows):
             return None
         return str(rows[0][1]) in _SNAPSHOT_PER_STATEMENT
 
-    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        self._run(connection, "lock_subject", [subject])
-
-    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        return bool(self._rows(connection, "try_lock_subject", [subject])[0][0])
+    def lock_subject(
+        self, connection: BaseDatabaseWrapper, subject: str, *, wait: bool = True
+    ) -> bool:
+        rows = self._rows(connection, "lock_subject", [subject], try_=_TRY[wait])
+        return wait or bool(rows[0][0])
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:
         if not connection.savepoint_ids and not _direct().begin(connection, _BEGIN):
@@ -276,10 +274,14 @@ class PostgreSQL(Inserts):
 
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
-        former, _ = self._rows(connection, "set_lock_timeout", [f"{milliseconds}ms"])[0]
+        former = self._set_limit(connection, "lock_timeout", milliseconds)
         yield
         # After an error, the rollback resets it.
-        self._run(connection, "set_lock_timeout", [former])
+        self._set_limit(connection, "lock_timeout", former)
+
+    def _set_limit(self, connection: BaseDatabaseWrapper, limit: str, to: str | int) -> str:
+        """Set a limit, in milliseconds if it has no unit, and return the former one."""
+        return str(self._rows(connection, "set_limit", [str(to)], limit=limit)[0][0])
 
     def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
         name = "lock_timeout"
@@ -302,8 +304,13 @@ class PostgreSQL(Inserts):
         rows = self._rows(connection, "place", [job_id])
         return str(rows[0][0]) if rows else None
 
-    def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
-        return bool(self._rows(connection, "can_commit"))
+    def can_write(self, connection: BaseDatabaseWrapper, *, commits: bool = False) -> bool:
+        if commits:
+            return bool(self._rows(connection, "can_commit"))
+        return self._setting(connection, "transaction_read_only") == "off"
+
+    def _setting(self, connection: BaseDatabaseWrapper, name: str) -> str:
+        return str(self._rows(connection, "setting", [name])[0][0])
 
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         link: Any = connection.connection
@@ -319,9 +326,6 @@ class PostgreSQL(Inserts):
 
     def is_read_only_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
-
-    def before(self, age: timedelta) -> timedelta:
-        return age
 
     def which_hold(
         self, connection: BaseDatabaseWrapper, conditions: Sequence[str], values: Sequence[str]
@@ -447,9 +451,6 @@ class PostgreSQL(Inserts):
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
         return [HorizonHolder(*row) for row in self._rows(connection, "horizon")]
 
-    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        return cast("datetime", self._rows(connection, "clock")[0][0])
-
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         rows = self._rows(connection, "snapshot_held", [seconds])
         return cast("datetime", rows[0][0]) if rows else None
@@ -469,10 +470,10 @@ class PostgreSQL(Inserts):
             yield from self._limited_by_transactions(connection, milliseconds)
             return
         with transaction.atomic(using=alias):
-            former, _ = self._rows(connection, "set_statement_timeout", [milliseconds])[0]
+            former = self._set_limit(connection, "statement_timeout", milliseconds)
             yield lambda: transaction.atomic(using=alias)
             # A caller's transaction continues with its own timeout.
-            self._run(connection, "set_statement_timeout", [former])
+            self._set_limit(connection, "statement_timeout", former)
 
     def _limited_by_transactions(
         self, connection: BaseDatabaseWrapper, milliseconds: str
@@ -484,7 +485,7 @@ class PostgreSQL(Inserts):
             nonlocal is_set
             try:
                 if not is_set:
-                    self._run(connection, "set_statement_timeout", [milliseconds])
+                    self._set_limit(connection, "statement_timeout", milliseconds)
                     is_set = True
                 yield
             except BaseException:
@@ -505,7 +506,7 @@ class PostgreSQL(Inserts):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         values = connection.settings_dict
         found: list[CheckMessage] = []
-        level = self._rows(connection, "default_isolation")[0][0]
+        level = self._setting(connection, "default_transaction_isolation")
         if level not in _SNAPSHOT_PER_STATEMENT:
             found.append(
                 Error(

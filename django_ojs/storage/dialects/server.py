@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -126,10 +126,13 @@ class Server(ABC):
     ) -> list[Any]:
         """Execute the statement of a file, completed with `parts`, and return its rows."""
         statement = self.sql[name]
+        return self.rows(connection, statement.format(**parts) if parts else statement, values)
+
+    def rows(self, connection: BaseDatabaseWrapper, statement: str, values: Any) -> list[Any]:
+        """Execute a statement, and return its rows."""
         with connection.cursor() as cursor:
-            cursor.execute(statement.format(**parts) if parts else statement, values)
-            rows: list[Any] = cursor.fetchall()
-            return rows
+            cursor.execute(statement, values)
+            return list(cursor.fetchall())  # Not every driver returns a list.
 
     def claim_rows(
         self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
@@ -138,10 +141,7 @@ class Server(ABC):
 
         The session of a worker may keep its plan: see `is_repeated`.
         """
-        with connection.cursor() as cursor:
-            cursor.execute(statement, values)
-            rows: list[Any] = cursor.fetchall()
-            return rows
+        return self.rows(connection, statement, values)
 
     def _run(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
@@ -168,25 +168,20 @@ class Server(ABC):
         # transaction.
         return not connection.autocommit
 
-    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        """Begin a transaction of django_ojs that writes: take the write lock, if there is one."""
-        self.take_write_lock(connection)
+    def begin_write(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one lock
+        """Begin a transaction of django_ojs that writes: take the write lock, if there is one.
 
-    def take_write_lock(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one
-        """Take the write lock in any transaction, if the database has just one."""
-
-    @abstractmethod
-    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        """Lock a subject, a word such as "events", until the transaction ends.
-
-        Transactions that lock the same subject run one after the other.
+        If `has_one_writer`, this changes nothing else, and may be called in any transaction.
         """
 
     @abstractmethod
-    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        """Lock a subject as `lock_subject` does. Return False if another transaction holds it.
+    def lock_subject(
+        self, connection: BaseDatabaseWrapper, subject: str, *, wait: bool = True
+    ) -> bool:
+        """Lock a subject, a word such as "events", until the transaction ends.
 
-        A database with one write lock waits for that lock instead.
+        Transactions that lock the same subject run one after the other. Without `wait`, return
+        False if another transaction holds it; a database with one write lock waits for that lock.
         """
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one writer
@@ -219,10 +214,6 @@ class Server(ABC):
         return False
 
     @abstractmethod
-    def before(self, age: timedelta) -> Any:
-        """Return a duration that is subtracted from the time now, as a parameter of a statement."""
-
-    @abstractmethod
     def ago(self, seconds: float) -> str:
         """Return the SQL of the time so many seconds ago, in a statement that has parameters."""
 
@@ -242,8 +233,11 @@ class Server(ABC):
     def time(self, value: Any) -> datetime | None:
         """Convert a timestamp of a raw row."""
 
-    def can_write(self, connection: BaseDatabaseWrapper) -> bool:
-        """Return whether the session may write, unlike that of a replica."""
+    def can_write(self, connection: BaseDatabaseWrapper, *, commits: bool = False) -> bool:
+        """Return whether the session may write, unlike that of a replica.
+
+        With `commits`, try it with a small commit where this is possible.
+        """
         return bool(self._rows(connection, "can_write")[0][0])
 
     def place(self, connection: BaseDatabaseWrapper, job_id: UUID) -> str | None:
@@ -252,10 +246,6 @@ class Server(ABC):
         It is called outside a transaction. It returns None if a row cannot be found by its place.
         """
         return None
-
-    def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
-        """Return whether the session may write, after a small commit where this is possible."""
-        return self.can_write(connection)
 
     @abstractmethod
     def is_contention_error(self, error: OperationalError) -> bool:
@@ -367,9 +357,9 @@ class Server(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        """Return the time of the database."""
+        """Return the time of the database, and not that at which the transaction began."""
+        return cast("datetime", self.time(self.rows(connection, f"SELECT {self.now}", [])[0][0]))
 
     @abstractmethod
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:

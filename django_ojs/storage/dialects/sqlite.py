@@ -146,11 +146,19 @@ class SQLite(Dialect):
         ]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
 
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
+    def promote(
+        self, connection: BaseDatabaseWrapper, limit: int, queues: Sequence[str] | None = None
+    ) -> list[tuple[UUID, str, str]]:
         if connection.in_atomic_block:
             # A transaction that reads before it writes may fail where one that writes first waits.
             self.begin_write(connection)
-        return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
+        if queues is None:
+            return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
+        found: list[tuple[UUID, str, str]] = []
+        for queue in queues:
+            values = {"queue": queue, "limit": limit}
+            found += self._promote(connection, self._rows(connection, "due_jobs_of_queue", values))
+        return found
 
     def _promote(
         self, connection: BaseDatabaseWrapper, due: Sequence[tuple[Any, str]]
@@ -161,17 +169,6 @@ class SQLite(Dialect):
         values = {"keys": json.dumps(list(before)), "now": _next_millisecond()}
         rows = self._rows(connection, "promote", values)
         return [(self.uuid(key), queue, before[key]) for key, queue in rows]
-
-    def promote_by_queue(
-        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
-    ) -> list[tuple[UUID, str, str]]:
-        if connection.in_atomic_block:
-            self.begin_write(connection)
-        found: list[tuple[UUID, str, str]] = []
-        for queue in queues:
-            values = {"queue": queue, "limit": each}
-            found += self._promote(connection, self._rows(connection, "due_jobs_of_queue", values))
-        return found
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
@@ -247,7 +244,7 @@ class SQLite(Dialect):
             )
         return problems
 
-    def take_write_lock(self, connection: BaseDatabaseWrapper) -> None:
+    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         self._run(connection, "begin_write")
 
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
@@ -261,10 +258,9 @@ class SQLite(Dialect):
         self.begin_write(connection)
         return True
 
-    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        self.begin_write(connection)
-
-    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+    def lock_subject(
+        self, connection: BaseDatabaseWrapper, subject: str, *, wait: bool = True
+    ) -> bool:
         self.begin_write(connection)
         return True
 
@@ -277,10 +273,6 @@ class SQLite(Dialect):
 
     def is_timeout_error(self, error: BaseException) -> bool:
         return "interrupted" in str(error)
-
-    def before(self, age: timedelta) -> str:
-        # This is a modifier of strftime.
-        return f"-{age.total_seconds():.6f} seconds"
 
     def ago(self, seconds: float) -> str:
         return f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '{-seconds:+.6f} seconds')"

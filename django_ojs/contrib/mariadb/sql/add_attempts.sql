@@ -1,5 +1,6 @@
--- Stores how the latest runs of these jobs ended; before their state is changed.
+-- Stores how the latest runs of these jobs ended, each in its own way; before their state is changed.
 INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
                          retry_delay_ms)
-SELECT id, attempt, run, worker_id, %(outcome)s, started_at, {now}, %(error)s, %(delay_ms)s
-FROM ojs_job FORCE INDEX (PRIMARY) WHERE id IN %(keys)s
+SELECT j.id, j.attempt, j.run, j.worker_id, r.outcome, j.started_at, {now}, r.error,
+       r.delay_us DIV 1000
+FROM ({rows}) AS r STRAIGHT_JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = r.id

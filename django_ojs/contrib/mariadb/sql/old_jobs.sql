@@ -2,6 +2,6 @@
 -- extensions need.
 SELECT id FROM ojs_job FORCE INDEX (ojs_job_finished)
 WHERE state = %(state)s AND dead_letter = %(dead_letter)s
-  AND finished_at <= {now} - INTERVAL %(age)s MICROSECOND
+  AND finished_at <= {{since}}
   AND {{unneeded}}
 ORDER BY finished_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED

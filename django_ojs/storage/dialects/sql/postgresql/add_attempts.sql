@@ -1,6 +1,7 @@
--- Stores how the latest runs of these jobs ended; before their state is changed.
+-- Stores how the latest runs of these jobs ended, each in its own way; before their state is changed.
 INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
                          retry_delay_ms)
-SELECT id, attempt, run, worker_id, %(outcome)s, started_at, statement_timestamp(),
-       %(error)s::jsonb, %(delay_ms)s::bigint
-FROM ojs_job WHERE id = ANY(%(keys)s::uuid[])
+SELECT j.id, j.attempt, j.run, j.worker_id, r.outcome, j.started_at, statement_timestamp(), r.error,
+       r.delay_us / 1000
+FROM json_to_recordset(%(ended)s::json) AS r (id uuid, outcome text, error jsonb, delay_us bigint)
+     JOIN ojs_job AS j ON j.id = r.id

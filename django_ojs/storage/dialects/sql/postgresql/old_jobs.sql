@@ -2,6 +2,6 @@
 -- extensions need.
 SELECT id FROM ojs_job
 WHERE state = %(state)s AND dead_letter = %(dead_letter)s
-  AND finished_at <= statement_timestamp() - %(age)s::interval
+  AND finished_at <= {{since}}
   AND {{unneeded}}
 ORDER BY finished_at, id LIMIT %(limit)s FOR UPDATE OF ojs_job SKIP LOCKED

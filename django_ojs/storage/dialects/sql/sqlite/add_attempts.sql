@@ -1,5 +1,7 @@
--- Stores how the latest runs of these jobs ended; before their state is changed.
+-- Stores how the latest runs of these jobs ended, each in its own way; before their state is changed.
 INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
                          retry_delay_ms)
-SELECT id, attempt, run, worker_id, %(outcome)s, started_at, {now}, %(error)s, %(delay_ms)s
-FROM ojs_job WHERE id IN (SELECT value FROM json_each(%(keys)s))
+SELECT j.id, j.attempt, j.run, j.worker_id, r.value ->> 'outcome', j.started_at, {now},
+       NULLIF(r.value -> 'error', 'null'), (r.value ->> 'delay_us') / 1000
+FROM json_each(%(ended)s) AS r
+     CROSS JOIN ojs_job AS j ON j.id = replace(r.value ->> 'id', '-', '')

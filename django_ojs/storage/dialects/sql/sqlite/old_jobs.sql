@@ -2,6 +2,6 @@
 -- need.
 SELECT id FROM ojs_job
 WHERE state = %(state)s AND dead_letter = %(dead_letter)s
-  AND finished_at <= strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %(age)s)
+  AND finished_at <= {{since}}
   AND {{unneeded}}
 ORDER BY finished_at, id LIMIT %(limit)s

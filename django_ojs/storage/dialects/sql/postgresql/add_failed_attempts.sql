@@ -1,7 +1,0 @@
--- Stores how the latest runs of these jobs failed, each in its own way; before their state is changed.
-INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
-                         retry_delay_ms)
-SELECT j.id, j.attempt, j.run, j.worker_id, r.outcome, j.started_at, statement_timestamp(), r.error,
-       r.delay_us / 1000
-FROM json_to_recordset(%(failed)s::json) AS r (id uuid, outcome text, error jsonb, delay_us bigint)
-     JOIN ojs_job AS j ON j.id = r.id

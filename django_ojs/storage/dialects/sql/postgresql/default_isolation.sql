@@ -1,2 +1,0 @@
--- The isolation level of single statements.
-SHOW default_transaction_isolation

@@ -1,0 +1,2 @@
+-- A setting of the session.
+SELECT current_setting(%s)

@@ -1,7 +1,0 @@
--- Stores how the latest runs of these jobs failed, each in its own way; before their state is changed.
-INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
-                         retry_delay_ms)
-SELECT j.id, j.attempt, j.run, j.worker_id, r.value ->> 'outcome', j.started_at, {now},
-       r.value -> 'error', (r.value ->> 'delay_us') / 1000
-FROM json_each(%(failed)s) AS r
-     CROSS JOIN ojs_job AS j ON j.id = replace(r.value ->> 'id', '-', '')

@@ -1,0 +1,126 @@
+"""The overview: its tables of queues and types, and what it costs."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from django_ojs.admin import formatting
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.operations import beat, queues
+from tests import factories
+from tests.admin.users import at, root
+from tests.factories import active, push, push_many, worker
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+#: Statements of the overview, those of session and user included.
+BUDGET = 20
+
+
+def rows_of(client: Client, heading: str) -> dict[str, dict[str, str]]:
+    """Return the rows of a table of the overview: the text of each cell by its column."""
+    page = client.get(at("overview/")).content.decode()
+    (table,) = re.findall(rf"<h2>{heading} .*?<table.*?</table>", page, re.DOTALL)
+    head = [plain(each) for each in re.findall(r"<th scope=\"col\".*?</th>", table)]
+    body = table.partition("<tbody>")[2]
+    found = {}
+    for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL):
+        cells = [plain(each) for each in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+        found[cells[0]] = dict(zip(head, cells, strict=True))
+    return found
+
+
+def plain(markup: str) -> str:
+    text = unescape(re.sub(r"<title>.*?</title>|<[^>]+>", " ", markup, flags=re.DOTALL))
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def listener(worker_id: str, *names: str, slots: int | None = 8) -> None:
+    worker(worker_id, registration=beat.Registration(queues=names, concurrency=slots))
+
+
+def ran(
+    type: str, *, minutes_ago: int = 1, queue: str = "email", ms: int = 0, **counts: int
+) -> None:
+    times = [0] * rollups.BUCKETS
+    if ms:
+        times[rollups.bucket(ms / 1000)] = counts["completed"]
+    Rollup.primary.create(
+        minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=minutes_ago),
+        queue=queue,
+        type=type,
+        waited=[0] * rollups.BUCKETS,
+        ran=times,
+        **counts,
+    )
+
+
+def test_a_queue_has_its_busy_slots_and_the_type_that_holds_most_of_them() -> None:
+    listener("web-1", "invoices", "email")
+    listener("web-2", "invoices")
+    for _ in range(2):
+        claimed = active("web-1", queue="invoices", type="invoice.render")
+        factories.age(claimed.id, timedelta(hours=8))
+    factories.age(active("web-1", queue="invoices", type="invoice.send").id, timedelta(days=3))
+    push_many(3, queue="invoices")
+    listener("unsaid", "fax", slots=None)
+    active("unsaid", queue="fax")
+    push(queue="lonely")
+    found = rows_of(root(), "Queues")
+    assert found["invoices"]["Busy slots"] == "3/16 invoice.render 8 h"
+    assert (found["invoices"]["State"], found["invoices"]["Ready"]) == ("● open", "3")
+    # Its worker did not say how many slots it has.
+    assert re.match(r"1 test\.job", found["fax"]["Busy slots"])
+    assert found["lonely"]["Busy slots"] == "no worker"
+
+
+def test_a_queue_has_a_bar_only_from_half_of_its_bound() -> None:
+    queues.configure("half", {"backpressure": {"max_depth": 4}})
+    queues.configure("roomy", {"backpressure": {"max_depth": 40}})
+    for name in ("half", "roomy"):
+        push_many(2, queue=name)
+    found = rows_of(root(), "Queues")
+    assert re.search(r"50.?% · 2 of 4", found["half"]["State"])
+    assert found["roomy"]["State"] == "● open"
+    assert "Drained in" not in found["half"]
+
+
+def test_a_type_has_its_runs_failures_and_times_and_those_that_fail_come_first() -> None:
+    ran("mail.send", completed=90, failed=10, lost=4)
+    ran("mail.send", minutes_ago=30, completed=100, ms=1500)
+    ran("mail.send", minutes_ago=30, queue="bulk", completed=100, ms=1500)
+    ran("report.build", minutes_ago=20, completed=10, ms=60_000)
+    ran("quick", completed=10, ms=3)
+    # It completed over HTTP, and nobody said how long it ran.
+    ran("untimed", completed=3)
+    ran("lost", failed=2, lost=2)
+    ran("yesterday", minutes_ago=61, completed=5)
+    found = rows_of(root(), "Types")
+    assert list(found) == ["mail.send", "report.build", "quick", "untimed"]
+    mail = found["mail.send"]
+    assert (mail["Runs in 5 min"], mail["Failed in 5 min"]) == ("96", "6")
+    assert (mail["Runs in 1 h"], mail["Failed in 1 h"]) == ("296", "6")
+    second = plain(formatting.octave(1.5))
+    assert (mail["Ran p50"], mail["Ran p95"]) == (second, second)
+    assert mail["Ran in total"] == "≈ 5 min 7 s"
+    assert (found["report.build"]["Runs in 5 min"], found["report.build"]["Runs in 1 h"]) == (
+        "0",
+        "10",
+    )
+    untimed = found["untimed"]
+    assert [untimed[name] for name in ("Ran p50", "Ran p95", "Ran in total")] == ["—"] * 3
+
+
+def test_tables_come_before_charts() -> None:
+    ran("mail.send", completed=1, ms=5)
+    push(queue="email")
+    page = root().get(at("overview/")).content.decode()
+    places = [page.index(each) for each in ("<h2>Queues", "<h2>Types", 'class="ojs-charts"')]
+    assert places == sorted(places)
