@@ -1,9 +1,9 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
@@ -40,6 +40,18 @@ class DjangoOJSConfig(AppConfig):
         "sqlite": "django_ojs.storage.dialects.sqlite.SQLite",
     }
 
+    #: The extensions that an app brings: their classes. Every site has these.
+    ojs_extensions = (
+        "django_ojs.extensions.events.extension.EventsExtension",
+        "django_ojs.extensions.statistics.extension.StatisticsExtension",
+        "django_ojs.extensions.signals.extension.SignalsExtension",
+        "django_ojs.extensions.audit.extension.AuditExtension",
+        "django_ojs.extensions.payloads.extension.OffloadExtension",
+        "django_ojs.extensions.backpressure.extension.BackpressureExtension",
+        "django_ojs.extensions.bulk_operations.extension.BulkOperationsExtension",
+        "django_ojs.extensions.incidents.extension.IncidentsExtension",
+    )
+
     def import_models(self) -> None:
         """Load the models, including those of the extensions."""
         super().import_models()
@@ -47,7 +59,7 @@ class DjangoOJSConfig(AppConfig):
             import_module(f"{self.name}.{name}")
 
     def ready(self) -> None:
-        """Register the checks, and the handlers: import `jobs.py` of every installed app.
+        """Register the checks, the extensions, and the handlers: import `jobs.py` of every app.
 
         With a backend in `TASKS`, import `tasks.py` too.
 
@@ -57,30 +69,18 @@ class DjangoOJSConfig(AppConfig):
         """
         # They register on import, which needs the apps loaded.
         from django_ojs import checks  # noqa: F401
-        from django_ojs.extensions.audit.extension import AuditExtension
-        from django_ojs.extensions.backpressure.extension import BackpressureExtension
-        from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
-        from django_ojs.extensions.events.extension import EventsExtension
-        from django_ojs.extensions.incidents.extension import IncidentsExtension
-        from django_ojs.extensions.payloads.extension import OffloadExtension
-        from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
-        from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
 
+        # They are registered before the settings are read, some of which are theirs, and before any
+        # module `jobs` is imported.
         registry.register(
-            EventsExtension(),
-            StatisticsExtension(),
-            SignalsExtension(),
-            AuditExtension(),
-            OffloadExtension(),
-            BackpressureExtension(),
-            BulkOperationsExtension(),
-            IncidentsExtension(),
-            # They are registered before the settings are read, some of which are theirs, and before
-            # any module `jobs` is imported.
-            *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
+            *(
+                import_string(path)()
+                for config in apps.get_app_configs()
+                for path in getattr(config, "ojs_extensions", ())
+            )
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(schema.create_missing, sender=self, dispatch_uid="django_ojs.schema")
@@ -98,12 +98,6 @@ class DjangoOJSConfig(AppConfig):
             from django_ojs.tasks import discovery
 
             discovery.start()
-
-
-def _extensions_of(config: AppConfig) -> Sequence[Any]:
-    """Return the extensions of an app: its config may have a method `ojs_extensions`."""
-    found: Sequence[Any] = getattr(config, "ojs_extensions", tuple)()
-    return found
 
 
 def _instrument() -> None:

@@ -1,13 +1,16 @@
 """The rules by which extensions take part in the claims of some queues: the hook `claim_rule`."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db.models import Model
 
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+
+#: An SQL condition on a row of `ojs_job`, and its parameters. An empty one always holds.
+Condition: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 class MayStart(Enum):
@@ -48,14 +51,20 @@ class RuledClaim:
     room: int | None = None
     #: Whether it decides on each job.
     decides: bool = False
-    #: Finds up to so many of the best jobs, in the order in which they are to start, and locks them
-    #: and their keys. It leaves out jobs of the given keys, which are busy. Only one rule of a
-    #: queue may have this function. Jobs that it does not find start after the others, in the order
-    #: of the queue.
-    candidates: Callable[[int, Collection[str]], list[Candidate]] | None = None
-    #: Finds jobs in the order of the queue, at most so many of them with a key, in place of
-    #: `Dialect.candidates`. A rule whose jobs have keys has this function.
-    in_order: Callable[[ClaimRequest, int, Collection[str]], list[Candidate]] | None = None
+    #: Finds up to so many of the best jobs for which a condition holds, in the order in which they
+    #: are to start, and locks them. Only one rule of a queue may have this function. Jobs that it
+    #: does not find start after the others, in the order of the queue.
+    candidates: Callable[[int, Condition], list[Candidate]] | None = None
+    #: Finds jobs in the order of the queue, at most so many of those that are open only to claims
+    #: with this rule, in place of `Dialect.candidates`.
+    in_order: Callable[[ClaimRequest, int], list[Candidate]] | None = None
+
+    def condition(self) -> Condition:
+        """Return the condition without which a job cannot start now, for another rule's order.
+
+        It is asked again in each round: jobs for which `may_start` returned BUSY can be left out.
+        """
+        return "", {}
 
     def read(self, candidates: Sequence[Candidate]) -> None:
         """Read what decides on these jobs. Whatever was taken or rejected before is forgotten."""
@@ -117,10 +126,10 @@ class ClaimRule:
         """
         return False
 
-    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+    def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return why an available job does not start by this rule, or None if it may.
 
-        `key` is its limit key as the reader may see it.
+        `may_see` is whether the reader may see arguments of jobs.
         """
         return None
 

@@ -554,6 +554,12 @@ class Attribute:
     #: Called with the value and the name before a job with the attribute is stored. It raises an
     #: OJSError for an invalid value, such as `InvalidRequest.of(name, "must be an integer")`.
     check: Callable[[Any, str], object]
+    #: Called with the value and the queue of the job when the job is stored or gets another queue,
+    #: it returns what the column `options` has besides the value.
+    stored_with: Callable[[Any, str], Mapping[str, Any]] | None = None
+    #: Called with the value, which may be invalid, and the queue, it returns the member by which
+    #: the job affects jobs of other queues, or None. Credentials for some queues may not send it.
+    beyond_queue: Callable[[Any, str], str | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,7 +32,7 @@ from django_ojs.extension import (
     Reads,
 )
 from django_ojs.spec import queue_config
-from django_ojs.spec.envelope import optional_checks
+from django_ojs.spec.envelope import optional_checks, store_with
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -130,9 +130,9 @@ class Registry:
         #: The settings that extensions have declared: dataclasses.
         self.settings = tuple(each.settings for each in self.extensions() if each.settings)
         queue_config.declare(each.queue_fields for each in self.extensions() if each.queue_fields)
-        optional_checks.declare(
-            {each.name: each.check for found in self.extensions() for each in found.attributes}
-        )
+        self.attributes = [each for found in self.extensions() for each in found.attributes]
+        optional_checks.declare({each.name: each.check for each in self.attributes})
+        store_with({each.name: each.stored_with for each in self.attributes if each.stored_with})
         self.qualifiers = {each.name: each for e in self.extensions() for each in e.qualifiers}
         for forget in self.before_compile:
             forget()
@@ -169,9 +169,7 @@ class Registry:
         self.queue_deleted: _Named = _named(found, "queue_deleted")
         self.after_queue_configured: _Named = _named(found, "after_queue_configured")
         self.counts_repaired: _Named = _named(found, "counts_repaired")
-        self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
-            hooks.stored for _, hooks in found if hooks.stored
-        )
+        self.stored: _Named = _named(found, "stored")
         self.stored_and_committed: _Named = _named(found, "stored_and_committed")
         self.committed: _Named = _named(found, "committed")
         self.changes: Mapping[Trigger, ChangeHooks] = {
@@ -411,48 +409,6 @@ def rules_with(rules: int, config: Mapping[str, Any]) -> int:
     return rules & ~by_config | rules_of(config)
 
 
-def queue_configured(name: str) -> None:
-    """Call the hooks `queue_configured`."""
-    for _, hook in registry.queue_configured:
-        hook(name)
-
-
-def after_queue_configured(name: str) -> None:
-    """Call the hooks `after_queue_configured`."""
-    for _, hook in registry.after_queue_configured:
-        hook(name)
-
-
-def counts_repaired() -> None:
-    """Call the hooks `counts_repaired`."""
-    for _, hook in registry.counts_repaired:
-        hook()
-
-
-def queue_deleted(name: str) -> None:
-    """Call the hooks `queue_deleted`."""
-    for _, hook in registry.queue_deleted:
-        hook(name)
-
-
-def stored(jobs: Sequence[Any]) -> None:
-    """Call the hooks `stored`, in the transaction of the INSERT."""
-    for hook in registry.stored:
-        hook(jobs)
-
-
-def stored_and_committed(jobs: Sequence[Any]) -> None:
-    """Call the hooks `stored_and_committed`, after the commit of the INSERT."""
-    for name, hook in registry.stored_and_committed:
-        call(name, hook, jobs)
-
-
-def committed(numbers: Numbers) -> None:
-    """Call the hooks `committed`, after the commit of an enqueue."""
-    for name, hook in registry.committed:
-        call(name, hook, numbers)
-
-
 def is_published(*types: EventType) -> bool:
     """Say whether an extension wants the events of one of these types."""
     return not registry.published_types.isdisjoint(types)
@@ -480,8 +436,7 @@ def publish_all(events: Iterable[NewEvent]) -> None:
 
 def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
-    for name, hook in registry.counted:
-        call(name, hook, what, numbers)
+    call_after(registry.counted, what, numbers)
 
 
 def exported(jobs: Sequence[Any]) -> dict[UUID, dict[str, Any]]:
@@ -513,8 +468,7 @@ def run_task(name: str, run: Callable[[], int]) -> int:
     changed = run()
     if changed:
         ended = time.time_ns()
-        for extension, hook in registry.task_done:
-            call(extension, hook, name, began, ended, changed)
+        call_after(registry.task_done, name, began, ended, changed)
     return changed
 
 
@@ -565,18 +519,6 @@ def shown_of_queues(names: Collection[str], *, to_operators: bool) -> dict[str, 
     return shown
 
 
-def worker_started(worker_id: str) -> None:
-    """Call the hooks `worker_started`."""
-    for name, hook in registry.worker_started:
-        call(name, hook, worker_id)
-
-
-def worker_stopping(worker_id: str) -> None:
-    """Call the hooks `worker_stopping`."""
-    for name, hook in registry.worker_stopping:
-        call(name, hook, worker_id)
-
-
 def worker_threads(worker_id: str) -> list[Closing]:
     """Call the hooks `worker_threads`."""
     return _each(registry.worker_threads, "has no thread beside a worker", args=(worker_id,))
@@ -585,18 +527,6 @@ def worker_threads(worker_id: str) -> list[Closing]:
 def next_jobs() -> int:
     """Call the hooks `next_jobs`. Return how much there was."""
     return sum(_each(registry.next_jobs, "did not say what comes next"))
-
-
-def worker_passes() -> None:
-    """Call the hooks `worker_passes`."""
-    for name, hook in registry.worker_passes:
-        call(name, hook)
-
-
-def worker_ends() -> None:
-    """Call the hooks `worker_ends`."""
-    for name, hook in registry.worker_ends:
-        call(name, hook)
 
 
 def undone_by(name: str, error: Exception) -> None:
@@ -635,12 +565,19 @@ def _each(
     return found
 
 
-def call(name: str, hook: Callable[..., object], *args: object) -> None:
-    """Call a hook after a commit.
-
-    Its error cannot undo anything any more, and must harm nothing.
-    """
-    try:
+def call_within(hooks: _Named, *args: object) -> None:
+    """Call hooks in the transaction of what happened, which an error of one undoes."""
+    for _, hook in hooks:
         hook(*args)
-    except Exception as error:
-        failed(name, "failed after a commit", error)
+
+
+def call_after(hooks: _Named, *args: object) -> None:
+    """Call hooks after a commit, or without a transaction.
+
+    An error cannot undo anything any more, and must harm nothing.
+    """
+    for name, hook in hooks:
+        try:
+            hook(*args)
+        except Exception as error:
+            failed(name, "failed after a commit", error)

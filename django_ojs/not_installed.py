@@ -8,13 +8,23 @@ from importlib import import_module
 from typing import Any, Final
 
 #: Extensions that are apps of their own.
-APPS: Final = ("checkpoints", "cron", "limits", "outbox", "tenants", "webhooks", "workflows")
+APPS: Final = (
+    "checkpoints",
+    "cron",
+    "limits",
+    "outbox",
+    "steps",
+    "tenants",
+    "webhooks",
+    "workflows",
+)
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
     "checkpoints": r"jobs/[^/]+/checkpoint",
     "cron": r"cron(?:/[^/]+)?",
     "limits by key": r"rate-limits(?:/[^/]+)?",
+    "limits of queues": r"admin/queues/[^/]+/rate-limit",
     "steps": r"jobs/[^/]+/steps(?:/suspend)?|signals",
     "webhooks": r"webhooks/(?:subscriptions|deliveries)(?:/[^/]+){0,2}",
     "workflows": r"workflows(?:/[^/]+(?:/(?:progress|history))?)?",
@@ -47,8 +57,8 @@ QUEUE_FIELDS: Final = {
     "tenants": "tenant_fairness tenant_limits",
 }
 
-#: The app of an extension that has another name.
-_APPS: Final = {"limits by key": "limits"}
+#: The apps of extensions that have other names.
+_APPS: Final = {"limits by key": "limits", "limits of queues": "limits"}
 
 
 def check_module(module: str, name: str) -> None:

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from django_ojs import hooks
 from django_ojs.conf import settings
+from django_ojs.handler_registry import registry
 from django_ojs.not_installed import brought, line_to_add
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
-from django_ojs.registry import registry
 from django_ojs.spec import ids, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import ATTRIBUTES, MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
 from django_ojs.spec.errors import (

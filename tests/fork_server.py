@@ -39,11 +39,16 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = "DJANGO_SETTINGS_MODULE"
 #: What programs import after `django.setup()`, as checks and commands do; a server does it before.
 IMPORTED_LATER = (
+    "django.conf.urls",
+    "django.contrib.auth.backends",
+    "django.contrib.auth.middleware",
     "django.contrib.auth.views",
+    "django.contrib.contenttypes.fields",
     "django.contrib.messages.middleware",
     "django.contrib.sessions.middleware",
     "django.core.cache.backends.locmem",
     "django.core.mail.backends.base",
+    "django.core.management.commands.makemigrations",
     "django.core.management.commands.migrate",
     "django.core.management.commands.shell",
     "django.db.backends.postgresql.base",
@@ -60,6 +65,13 @@ IMPORTED_LATER = (
     "django.views.defaults",
     "django_ojs.checks",
     "django_ojs.management.commands.ojs_worker",
+    "django_ojs.operations.access.key_expiry",
+    "django_ojs.operations.maintenance.mode",
+    "django_ojs.operations.workers.registry",
+    "django_ojs.reports.incidents",
+    "django_ojs.reports.queue_overview",
+    "django_ojs.storage.dialects.postgresql",
+    "django_ojs.storage.dialects.postgresql_inserts",
     "django_ojs.storage.schema",
     "django_ojs.extensions.statistics.rollups",
     "django_ojs.worker.supervisor",
@@ -278,8 +290,36 @@ def _import_programs() -> list[str]:
             module = importlib.import_module(name)
             for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
                 importlib.import_module(f"{name}.{inner.name}")
+    for name in _imported_by_setup(of_settings):
+        with suppress(ImportError):
+            importlib.import_module(name)
     management.get_commands()
     return of_settings
+
+
+def _imported_by_setup(of_settings: list[str]) -> list[str]:
+    """Return the modules that a setup with these settings imports, which a child finds out.
+
+    Without those of the apps of tests and examples, and without `jobs`: see above. Where the setup
+    fails, as a test may want, there are none.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        known = set(sys.modules)
+        with suppress(BaseException), open(writer, "w") as pipe, open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            _forget_settings(of_settings)
+            importlib.import_module("django").setup()
+            if "django_ojs.hooks" in sys.modules:
+                sys.modules["django_ojs.hooks"].registry.brought("due_steps")  # As workers do.
+            pipe.write("\n".join(name for name in sys.modules if name not in known))
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        names = pipe.read().split()
+    os.waitpid(pid, 0)
+    return [name for name in names if not _is_ours(name) and not name.endswith(".jobs")]
 
 
 def _is_ours(name: str) -> bool:

@@ -116,6 +116,7 @@ def make_urls_anew() -> None:
         ("cron", "cron/nightly", "cron"),
         ("workflows", "workflows/019539a4-b68c-7def-8000-1a2b3c4d5e6f/progress", "workflows"),
         ("limits by key", "rate-limits", "limits"),
+        ("limits of queues", "admin/queues/shared/rate-limit", "limits"),
         ("webhooks", "webhooks/subscriptions/sub_1/rotate-secret", "webhooks"),
         ("webhooks", "webhooks/deliveries", "webhooks"),
         ("steps", "jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/steps/suspend", "steps"),
@@ -236,9 +237,11 @@ def test_the_manifest_and_the_openapi_document_have_what_is_installed(
 
 
 def test_each_route_of_an_extension_that_may_be_left_out_has_an_answer() -> None:
-    # An extension that is always there has none.
     for extension in registry.extensions():
-        if extension.name in PATHS:
+        app = type(extension).__module__.removesuffix(".extension")
+        # One that is always there has none, and our own are the ones that the server answers for.
+        if app.startswith("django_ojs.") and apps.is_installed(app) and extension.routes():
+            assert extension.name in PATHS
             answer = re.compile(rf"ojs/v1/(?:{PATHS[extension.name]})")
             for route in extension.routes():
                 assert answer.fullmatch(re.sub("<[^>]+>", "x", str(route.pattern)))

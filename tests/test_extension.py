@@ -185,7 +185,7 @@ def test_hooks_are_called_in_the_order_of_the_numbers() -> None:
     job = make.push()
     with installed(Other(noting("second"), "b", 41), Other(noting("first"), "a", 40)):
         ojs.cancel(job.pk)
-        hooks.committed({("q", "t"): 1})
+        hooks.call_after(hooks.registry.committed, {("q", "t"): 1})
     assert called == ["first", "second"] * 2
 
 
@@ -410,7 +410,7 @@ def test_a_worker_that_ends_calls_the_highest_number_first() -> None:
         for number in (40, 41)
     ]
     with installed(*others):
-        hooks.worker_ends()
+        hooks.call_after(hooks.registry.worker_ends)
     assert called == [41, 40]
 
 

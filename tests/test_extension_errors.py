@@ -152,9 +152,9 @@ def serve(type: str, attempt: Callable[..., Any]) -> None:
 
 def of_no_job(attempt: Callable[..., Any]) -> None:
     """Do what is about no job."""
-    attempt(hooks.counts_repaired)
+    attempt(lambda: hooks.call_within(hooks.registry.counts_repaired))
     attempt(hooks.run_task, "ojs.test", lambda: 1)
-    attempt(hooks.worker_passes)
+    attempt(lambda: hooks.call_after(hooks.registry.worker_passes))
     attempt(queues.configure, "gone", {"concurrency": 5})
     attempt(queues.delete, "gone")
 

@@ -184,10 +184,10 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
-            limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
             not_running = query(
-                gettext_noop("why it does not run"), lambda: why_not_running(job, key=limit)
+                gettext_noop("why it does not run"),
+                lambda: why_not_running(job, may_see=payloads.may_see(request)),
             )
             panels = self.panels(request, query, job)
         now = timezone.now()

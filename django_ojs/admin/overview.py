@@ -23,6 +23,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.reports import current_findings, incidents, latest_runs, verdict
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
+from django_ojs.reports.health_queries import maintained
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
@@ -187,7 +188,7 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     busy = [row.name for row in shown if row.status.counts.get(State.ACTIVE)]
     holders = query(gettext_noop("running jobs"), lambda: latest_runs.holders(busy)) if busy else {}
     return {
-        "verdict": verdict.of(found),
+        "verdict": verdict.of(found, query(gettext_noop("failures"), maintained)),
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,

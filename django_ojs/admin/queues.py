@@ -20,7 +20,7 @@ from django_ojs.finding import Finding
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
-from django_ojs.operations.queues.rows import RESERVED
+from django_ojs.operations.queue_rows import RESERVED
 from django_ojs.operations.workers import registry as workers_known
 from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.reports import findings, latest_runs

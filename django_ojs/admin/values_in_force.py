@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.operations.access.operator import flattened
-from django_ojs.operations.queues.rows import is_deleted
+from django_ojs.operations.queue_rows import is_deleted
 from django_ojs.operations.queues.status import stored_default
 from django_ojs.spec.queue_config import DEFAULT_POLICY, WARNING_THRESHOLD
 

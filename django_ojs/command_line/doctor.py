@@ -17,7 +17,7 @@ from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.finding import Finding, Severity, as_json
 from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
-from django_ojs.reports import current_findings, verdict
+from django_ojs.reports import current_findings, health_queries, verdict
 from django_ojs.storage import database
 
 CHECKS: Final[dict[str, Check]] = {
@@ -126,7 +126,7 @@ def _implied(check: Check) -> list[Finding]:
 
 def _show_verdict(console: Console) -> None:
     with suppress(ProgrammingError):  # The check says that it could not read.
-        found = verdict.of(current_findings.read())
+        found = verdict.of(current_findings.read(), health_queries.maintained())
         console.line(str(found), _STYLES[found.level])
 
 

@@ -29,7 +29,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted, redacted_key, with_redacted_key
+from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
@@ -141,9 +141,8 @@ def _show(console: Console, options: Options) -> int:
         for other in registry.brought("what_is", job_id):
             raise usage_error(other) from None
         raise
-    key = job.limit_key and redacted_key(job.limit_key, may_see=options["payload"])
     if console.as_json:
-        reason = why_not_running(job, key=key)
+        reason = why_not_running(job, may_see=options["payload"])
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
         children = [str(child.pk) for child in lineage.children_of([job_id])[:_MAX_CHILDREN]]
         found = _as_json(job, with_payload=options["payload"])
@@ -180,7 +179,7 @@ def _show(console: Console, options: Options) -> int:
         ("finished", absolute_time(job.finished_at)),
     ]
     write_details(console, lines)
-    if reason := why_not_running(job, key=key):
+    if reason := why_not_running(job, may_see=options["payload"]):
         console.line()
         console.line(f"  {reason.sentence}", "yellow")
     _show_attempts(console, job, with_payload=options["payload"])

@@ -29,7 +29,6 @@ urlpatterns = [
     route(f"{_QUEUE}/drain", queues.AdminQueueChange, "ojs-admin-queue-drain", change="drain"),
     route(f"{_QUEUE}/resume", queues.AdminQueueChange, "ojs-admin-queue-resume", change="resume"),
     route(f"{_QUEUE}/config", queues.AdminQueueConfig, "ojs-admin-queue-config"),
-    route(f"{_QUEUE}/rate-limit", queues.AdminQueueRateLimit, "ojs-admin-queue-rate-limit"),
     route(f"{_QUEUE}/jobs", queues.AdminQueueJobs, "ojs-admin-queue-jobs"),
     route(f"{_ADMIN}/jobs", jobs.AdminJobs, "ojs-admin-jobs"),
     route(f"{_ADMIN}/jobs/bulk/retry", bulk.BulkRetry, "ojs-admin-bulk-retry"),

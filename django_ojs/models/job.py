@@ -259,13 +259,9 @@ class Job(StoredModel):
         return {self.queue, self.original_queue or self.queue}
 
     @staticmethod
-    def in_queues(names: Collection[str], job: str = "") -> models.Q:
-        """Return the condition that one of the `queues` of a job is among these.
-
-        `job` is the path from the rows of a query to their job.
-        """
-        own = models.Q((f"{job}queue__in", names))
-        return own | models.Q((f"{job}original_queue__in", names))
+    def in_queues(names: Collection[str]) -> models.Q:
+        """Return the condition that one of the `queues` of a job is among these."""
+        return models.Q(queue__in=names) | models.Q(original_queue__in=names)
 
     @property
     def spent(self) -> int:

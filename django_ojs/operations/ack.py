@@ -29,8 +29,8 @@ def ack(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> 
 def complete(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> None:
     """Complete an active job in the transaction of its handler. Raises as `ack` does.
 
-    After the commit, the worker calls `transitions.completed` for the rest, so that this does not
-    use up the time of the handler.
+    After the commit, the worker calls `transitions.follow_up_ack` for the rest, so that this does
+    not use up the time of the handler.
     """
     check_result(result)
     _complete(job_id, claim, result, is_followed_up=False)

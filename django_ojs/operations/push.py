@@ -178,9 +178,9 @@ def _insert_and_give(
     with database.atomic_if(registry.stored):
         jobs = _insert(options, envelopes, earlier)
         models = [job.model() for job in jobs]
-        hooks.stored(models)
+        hooks.call_within(registry.stored, models)
         if registry.stored_and_committed:
-            database.after_commit(lambda: hooks.stored_and_committed(models))
+            database.after_commit(partial(hooks.call_after, registry.stored_and_committed, models))
     return jobs
 
 
@@ -210,7 +210,7 @@ def _insert(
         """Wake the workers of the queues, and tell the extensions how many jobs there are."""
         if available:
             notify.send(available)
-        hooks.committed(numbers)
+        hooks.call_after(hooks.registry.committed, numbers)
 
     database.after_commit_of(connection, committed)
     return jobs

@@ -95,16 +95,11 @@ class Observations:
     due_is_capped: bool = False
     #: Whether jobs became due, or expired, over a minute ago, and still wait.
     is_behind: bool = False
-    #: How long ago a process did the maintenance; None: no process has the task.
-    maintained: timedelta | None = timedelta(0)
+    #: Whether a process does the maintenance.
+    is_maintained: bool = True
     #: What extensions have found, and what those look for that have found nothing.
     found: Sequence[Finding] = ()
     absent: Sequence[str] = ()
-
-    @property
-    def is_maintained(self) -> bool:
-        """Whether a process does the maintenance."""
-        return self.maintained is not None and self.maintained <= LATE_MAINTENANCE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +112,8 @@ class Signs:
     #: Whether jobs are due, became due or expired over a minute ago, and still wait.
     due: bool = True
     is_behind: bool = False
+    #: Whether a process does the maintenance.
+    is_maintained: bool = True
     dead_letters: bool = True
     #: Whether a run failed, or was taken back, in the last hour.
     failed_runs: bool = True
@@ -140,6 +137,11 @@ def signs(*, with_keys: bool = True) -> Signs:
         "due": promotion.due_condition(),
         "late": promotion.due_condition(LATE),
         "expired": expiry.expired_condition(LATE),
+        "is_maintained": raw_queries.condition(
+            Lease,
+            f"name = '{lease.MAINTENANCE}' AND until > "
+            f"{ago((LATE_MAINTENANCE - lease.TERM).total_seconds())}",
+        ),
         "dead_letters": raw_queries.condition(Job, f"dead_letter AND finished_at > {hour}"),
         "failed_runs": (
             f"COALESCE((SELECT finished_at FROM {attempts} ORDER BY id DESC LIMIT 1) > {hour}, "
@@ -174,7 +176,7 @@ def observe(seen: Signs) -> Observations:
         due=due,
         due_is_capped=due.total() >= MOST,
         is_behind=seen.is_behind,
-        maintained=maintained(),
+        is_maintained=seen.is_maintained,
         found=[*failed_extensions(), *found_by_extensions(seen)],
         absent=[
             each.looks_for
@@ -229,7 +231,8 @@ def new_dead_letters() -> int:
 
 def oldest_transaction() -> timedelta | None:
     """Return how long the oldest other transaction of this database has been open."""
-    return database.dialect().oldest_transaction(database.connection())
+    found = database.dialect().oldest_transaction(database.connection())
+    return None if found is None else found[0]
 
 
 def taken_back() -> TakenBack:

@@ -45,10 +45,10 @@ class NotRunning:
     waits: Waits | None = None
 
 
-def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
+def why_not_running(job: Job, *, may_see: bool = False) -> NotRunning | None:
     """Return why a job does not run, or None if it runs or has ended.
 
-    `key` replaces its limit key in the sentence.
+    `may_see` is whether the reader may see arguments of jobs.
     """
     state = State(job.state)
     if state is State.ACTIVE or state in TERMINAL:
@@ -56,7 +56,7 @@ def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
     if state is State.PENDING:
         return NotRunning(kind="pending", sentence="It waits until it is activated.")
     if state is State.AVAILABLE:
-        return _blocked(job) or _in_line(job, key or job.limit_key)
+        return _blocked(job) or _in_line(job, may_see)
     return _not_due(job)
 
 
@@ -117,7 +117,7 @@ def _in_maintenance(maintenance: MaintenanceStatus) -> str:
     return f"{text}: {reason}." if reason else f"{text}."
 
 
-def _in_line(job: Job, key: str | None) -> NotRunning:
+def _in_line(job: Job, may_see: bool) -> NotRunning:
     """Return how many jobs are before an available one, and about how long they take."""
     if job.lost_with_others >= ISOLATED_AFTER:
         return NotRunning(
@@ -128,7 +128,7 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
             ),
         )
     for rule in registry.claim_rules.values():
-        if (waits := rule.waits_for(job, key)) is not None:
+        if (waits := rule.waits_for(job, may_see)) is not None:
             return NotRunning(kind=waits.kind, sentence=waits.sentence, waits=waits)
     if job.hold >= FIRST_HELD:
         return NotRunning(kind="held", sentence=_held(owner_of(job.hold)))

@@ -24,8 +24,11 @@ class SystemStatus:
         return f"{self.word} · {', '.join(self.parts)}"
 
 
-def of(found: CurrentFindings) -> SystemStatus:
-    """Return the status. It is bad if nothing can run, even if nothing is enqueued."""
+def of(found: CurrentFindings, maintained: timedelta | None) -> SystemStatus:
+    """Return the status. It is bad if nothing can run, even if nothing is enqueued.
+
+    `maintained` is how long ago a process did the maintenance, if that is known.
+    """
     listening, observed = found.queues.listening, found.observed
     parts = []
     is_stopped = found.maintenance is not None and found.maintenance.enabled
@@ -42,10 +45,12 @@ def of(found: CurrentFindings) -> SystemStatus:
             f"oldest ready job {_ago(timezone.now() - oldest)}" if oldest else "no job is ready"
         )
     if observed is not None:
-        age = observed.maintained
         is_stopped = is_stopped or not observed.is_maintained
-        done = "no maintenance" if age is None else f"maintenance {_ago(age)} ago"
-        parts += [done, *(f"0 {what}" for what in observed.absent)]
+        if maintained is not None:
+            parts.append(f"maintenance {_ago(maintained)} ago")
+        elif not observed.is_maintained:
+            parts.append("no maintenance")
+        parts += [f"0 {what}" for what in observed.absent]
     if found.unread:
         parts.append(f"not known: {', '.join(found.unread)}")
     incidents = {each.severity for each in found.causes if each.is_incident}

@@ -33,8 +33,8 @@ SLOW: Final = 0.02
 RATIO: Final = 10
 #: A floor lasts at most this many seconds.
 LONGEST: Final = 5.0
-#: A floor is made only if a transaction has been open for this many seconds.
-OLD: Final = 5.0
+#: A floor is made only if a transaction has been open for longer than this.
+OLD: Final = timedelta(seconds=5)
 #: Jobs of a higher priority whose transactions took less time than this are seen at once.
 _MARGIN: Final = timedelta(seconds=1)
 
@@ -70,7 +70,8 @@ class Floors:
     def _start(self, queue: str, jobs: list[Claimed], seconds: float) -> None:
         now = None
         if seconds >= SLOW:
-            now = database.dialect().snapshot_held(database.connection(), OLD)
+            found = database.dialect().oldest_transaction(database.connection())
+            now = found[1] if found is not None and found[0] > OLD else None
         if now is None:
             self._known.pop(queue, None)
             return

@@ -6,6 +6,7 @@ objects are not part of it: the registry of handlers, which importing `jobs.py` 
 recorder of rejections, whose reset writes to the database and ends a thread.
 """
 
+import time
 from typing import Protocol, TypeVar
 
 
@@ -31,3 +32,22 @@ def reset() -> None:
     """Reset every registered object."""
     for state in _objects:
         state.reset()
+
+
+class LastQuery:
+    """When this process last queried for something due, which any process may do."""
+
+    def __init__(self) -> None:
+        self._at = float("-inf")
+
+    def repeat(self, interval: float) -> bool:
+        """Count a query as made now. Return False if the last one is not that many seconds ago."""
+        now = time.monotonic()
+        if now - self._at < interval:
+            return False
+        self._at = now
+        return True
+
+    def reset(self) -> None:
+        """Query again the next time."""
+        self._at = float("-inf")

@@ -1,11 +1,11 @@
 """Claims of queues that have rules: what extensions decide (see `claim_rules.RuledClaim`)."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
-from django_ojs.claim_rules import ClaimRule, MayStart, RuledClaim, SetAside
+from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import registry
 from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claims import Claimed
@@ -15,7 +15,7 @@ from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
 
-#: The most jobs with a key that a claim reads in one round, and the most rounds. A claim ends
+#: The most jobs of a rule that a claim reads in one round, and the most rounds. A claim ends
 #: earlier if so many jobs have changed their states, because each is stored with its events, which
 #: takes longer than holding it.
 CANDIDATES_AT_ONCE: Final = 200
@@ -94,7 +94,7 @@ def _claim_by(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed
     return jobs
 
 
-def _in_order(request: ClaimRequest, at_most: int, busy: Collection[str]) -> list[Candidate]:
+def _in_order(request: ClaimRequest, at_most: int) -> list[Candidate]:
     connection = database.connection()
     return database.dialect_of(connection).candidates(connection, request)
 
@@ -104,8 +104,8 @@ class _Round:
     """What one round finds among the candidates."""
 
     chosen: list[Candidate] = field(default_factory=list)
-    #: Keys that other claims have locked.
-    busy: set[str] = field(default_factory=set)
+    #: Whether another claim has locked what a rule has to count.
+    is_busy: bool = False
     #: Whether a rule has taken a job out of the way of others.
     has_set_aside: bool = False
     #: Whether a job that may not start stays in the way.
@@ -122,37 +122,45 @@ class _Choice:
     def __init__(self, request: ClaimRequest, parts: Sequence[RuledClaim]) -> None:
         #: What to claim, and what to find candidates for.
         self._request = self._wanted = request
+        self._parts = parts
         self._deciding = [part for part in parts if part.decides]
         finders = [part.candidates for part in parts if part.candidates is not None]
         assert len(finders) < 2, "only one rule of a queue brings an order"
         self._finder = finders[0] if finders else None
         self._in_order = next((part.in_order for part in parts if part.in_order), _in_order)
 
-    def _find(self, at_most: int, busy: Collection[str]) -> list[Candidate]:
+    def _condition(self) -> Condition:
+        texts, values = list[str](), dict[str, Any]()
+        for text, own in (part.condition() for part in self._parts):
+            if text:
+                texts.append(text)
+                values |= own
+        return " AND ".join(texts), values
+
+    def _find(self, at_most: int) -> list[Candidate]:
         if self._finder is None:
-            return self._in_order(self._wanted, at_most, busy)
-        found = self._finder(at_most, busy)
+            return self._in_order(self._wanted, at_most)
+        found = self._finder(at_most, self._condition())
         if len(found) < at_most:
             known = {job.id for job in found}
-            others = self._in_order(replace(self._request, limit=at_most), at_most, busy)
+            others = self._in_order(replace(self._request, limit=at_most), at_most)
             found += [job for job in others if job.id not in known]
         return found
 
     def claim(self) -> list[Claimed]:
         """Claim the jobs that may start, and set aside those that a rule alone rejects."""
         request = self._request
-        found, busy, changed, at_most, is_cut = _Round(), set[str](), 0, request.limit, False
+        found, changed, at_most, is_cut = _Round(), 0, request.limit, False
         for _ in range(ROUNDS):
-            found = self._choose(self._find(at_most, busy))
+            found = self._choose(self._find(at_most))
             changed += sum([part.set_aside() for part in self._deciding])
-            is_new = found.has_set_aside or bool(found.busy)
+            is_new = found.has_set_aside or found.is_busy
             is_new |= found.has_left and at_most < CANDIDATES_AT_ONCE
             if len(found.chosen) >= request.limit or not (is_new or found.is_cut):
                 break
             if found.is_cut or changed >= CHANGED_AT_ONCE:
                 is_cut = True
                 break
-            busy |= found.busy
             at_most = max(request.limit, CANDIDATES_AT_ONCE)
             if found.rejects_plain:
                 self._wanted = replace(request, limit=at_most)
@@ -202,9 +210,7 @@ class _Choice:
             return True
         found.rejects_plain |= not job.hold
         if any(answer is MayStart.BUSY for _, answer in against):
-            found.has_left = True
-            if job.key is not None:
-                found.busy.add(job.key)
+            found.has_left = found.is_busy = True
             return False
         match against[0][0].reject(job) if len(against) == 1 else SetAside.NO:
             case SetAside.YES:

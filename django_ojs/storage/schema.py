@@ -8,6 +8,7 @@ loses when a migration makes the table of jobs anew is made again.
 
 import re
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -77,7 +78,7 @@ def mark(connection: BaseDatabaseWrapper, number: int, jobs: str) -> None:
 def drop_statements(dialect: Dialect, objects: Collection[Named]) -> list[str]:
     """Return the statements that drop these: triggers and indexes before their functions."""
     return [
-        dialect.drop.get(each.kind, "DROP {kind} {name}").format_map(each._asdict())
+        dialect.drop.get(each.kind, "DROP {kind} {name}").format_map(asdict(each))
         for each in sorted(objects, key=lambda each: (each.kind not in ("TRIGGER", "INDEX"), each))
     ]
 

@@ -31,6 +31,11 @@ class Statements:
             database.connection(), statement.format(**parts) if parts else statement, values
         )
 
+    def run(self, name: str, values: Any) -> None:
+        """Execute a statement that returns no rows."""
+        with database.connection().cursor() as cursor:
+            cursor.execute(self.text(name), values)
+
     def claim_rows(self, name: str, values: Mapping[str, Any], **parts: str) -> list[Any]:
         """Execute a statement of a claim, as `rows` does. A worker's session may keep its plan."""
         statement = self.text(name)

@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.extension import NOTHING_KNOWN, Change, Known, Reads
-from django_ojs.hooks import UNDONE_BY, ChangeHooks, call, registry, undone_by
+from django_ojs.hooks import UNDONE_BY, ChangeHooks, call_after, registry, undone_by
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
@@ -219,7 +219,7 @@ def complete(
     return kept
 
 
-def completed(job: Job | Claimed, seconds: float | None = None) -> None:
+def follow_up_ack(job: Job | Claimed, seconds: float | None = None) -> None:
     """Do what follows the commit of an ACK that `apply_one` was not to follow up.
 
     `seconds` are those that the handler ran, if they are known.
@@ -411,9 +411,8 @@ def apply_one(
     """Change the state of one job, by a trigger that leads to `target` from one state.
 
     Return the job as it is then, if an extension has read it. Without `is_followed_up`, the caller
-    calls `completed` after the commit, for what follows it. Raises JobNotFound, Conflict (not in a
-    state that allows it) or ClaimLost (active, under another claim), and within
-    `database.passing_by` RowLocked.
+    calls `follow_up_ack` after the commit. Raises JobNotFound, Conflict (not in a state that allows
+    it) or ClaimLost (active, under another claim), and within `database.passing_by` RowLocked.
     """
     hooks = registry.changes.get(trigger)
     with database.atomic_if(hooks and hooks.changed):
@@ -481,11 +480,7 @@ def _tell(
     elif hooks.reads is not Reads.NOTHING:
         change.rows()
 
-    def follow_up() -> None:
-        for name, hook in hooks.committed:
-            call(name, hook, change)
-
-    database.after_commit_of(database.connection(), follow_up)
+    database.after_commit_of(database.connection(), partial(call_after, hooks.committed, change))
     return change
 
 

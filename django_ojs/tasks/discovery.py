@@ -9,8 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from django_ojs import signals
+from django_ojs.handler_registry import registry
 from django_ojs.models import Job
-from django_ojs.registry import registry
 from django_ojs.storage.claims import Claimed
 from django_ojs.tasks.backend import OJSBackend, waiting
 from django_ojs.tasks.compat import task_backends, task_finished

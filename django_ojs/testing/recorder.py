@@ -70,7 +70,7 @@ class Recorder:
             jobs = [result.model() for result in results if result.outcome is Outcome.STORED]
             self._jobs.update((job.pk, job) for job in jobs)
         if hooks.registry.stored_and_committed:
-            hooks.stored_and_committed([_copy(job) for job in jobs])
+            hooks.call_after(hooks.registry.stored_and_committed, [_copy(job) for job in jobs])
         return results
 
     def jobs(self) -> list[Job]:

@@ -127,7 +127,7 @@ class Rows:
         if not committed:
             ack.ack(run.job.id, claim=run.claim, result=result)
             return
-        transitions.completed(transitions.get(run.job.id))
+        transitions.follow_up_ack(transitions.get(run.job.id))
 
     def complete_atomic(self, job_id: UUID, **values: Any) -> None:
         """ACK inside the transaction of an atomic handler."""

@@ -507,7 +507,7 @@ class Completer:
         What extensions do after a commit is done here, so that it does not use up the time of the
         handler.
         """
-        transitions.completed(run.job, seconds)
+        transitions.follow_up_ack(run.job, seconds)
 
     def _lost(self, run: Run) -> None:
         """Finish a run whose job was no longer its own when its outcome was to be stored."""

@@ -13,11 +13,10 @@ from django.db import Error, connections
 
 from django_ojs import hooks
 from django_ojs.extension import TICK, DueStep
-from django_ojs.operations import expiry, promotion
+from django_ojs.operations import expiry, promotion, queue_rows
 from django_ojs.operations.access import known_names
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.maintenance import count_keeper, lease, pruning, stalled, timeouts
-from django_ojs.operations.queues import rows as queue_rows
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
@@ -184,7 +183,7 @@ class MaintenanceThread:
                     elif not database.dialect().has_one_writer:
                         is_behind = self._run_due(self._helping, due)
                     # These steps concern this process only, so they need no lease.
-                    hooks.worker_passes()
+                    hooks.call_after(hooks.registry.worker_passes)
                     pause = 0.0 if is_behind else TICK
                     backoff.reset()
                 except Error as error:

@@ -108,7 +108,7 @@ class WorkerProcess:
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
-        hooks.worker_started(self.id)
+        hooks.call_after(hooks.registry.worker_started, self.id)
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
@@ -382,7 +382,7 @@ class WorkerProcess:
                 self._in_flight.release_slot()
                 self._completer.requeue(run, failure)
         self._executor.close()
-        hooks.worker_stopping(self.id)
+        hooks.call_after(hooks.registry.worker_stopping, self.id)
         # This waits for the handlers: on SQLite a handler's transaction may hold the only write
         # lock.
         self._listener.close()
@@ -391,7 +391,7 @@ class WorkerProcess:
         self._maintenance.close()
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()
-        hooks.worker_ends()
+        hooks.call_after(hooks.registry.worker_ends)
         if (
             self._isolation is Isolation.ALONE
             and self._claimer.claimed

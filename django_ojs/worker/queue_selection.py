@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django_ojs.conf import settings
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts

@@ -19,9 +19,9 @@ from django_ojs.admin import formatting
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.limits import limit_checks, limit_keys
 from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.handler_registry import registry
 from django_ojs.operations import fail, fetch
 from django_ojs.operations.beat import Registration
-from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.admin.users import root, staff
@@ -257,9 +257,12 @@ def test_arguments_in_keys_are_seen_by_those_who_may_see_arguments(report: Any) 
     assert waiting is not None
     admin, shown = "/admin/django_ojs", "customer:•••••:report.build"
     job = f"{admin}/job/{waiting.pk}/change/"
+    flow = ojs.chain(report.options(queue="carrier").request("secret-7")).enqueue()
+    step = f"/admin/ojs_workflows/workflow/{flow.id}/change/"
     may = ("view_limitkey", "view_event", "view_auditentry", "view_job", "administer_job")
+    may += ("view_workflow",)
     client = staff(*may)
-    for page in (LIST, job, f"{admin}/event/", f"{admin}/auditentry/"):
+    for page in (LIST, job, step, f"{admin}/event/", f"{admin}/auditentry/"):
         found = text(client, page)
         assert shown in found, page
         assert "secret-7" not in found, page

@@ -20,11 +20,11 @@ from django_ojs.extensions.cron.operations.registration import Definition
 from django_ojs.extensions.limits import findings as limit_findings
 from django_ojs.extensions.limits import limit_journal, limit_keys
 from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.handler_registry import registry
 from django_ojs.models import Job
 from django_ojs.operations import fetch
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
-from django_ojs.registry import registry
 from tests.admin.test_pages import BASE
 from tests.admin.users import at, staff
 from tests.command_line.run import ojs as command

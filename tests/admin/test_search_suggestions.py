@@ -12,11 +12,11 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.extensions.statistics import rollups
+from django_ojs.handler_registry import registry
 from django_ojs.handlers import positions
 from django_ojs.operations import beat
 from django_ojs.operations.jobs import filter_json
 from django_ojs.operations.jobs.search_query import parse, qualifiers
-from django_ojs.registry import registry
 from django_ojs.reports import search_suggestions
 from django_ojs.spec.states import State
 from tests.admin.test_jobs import LIST, text

@@ -40,7 +40,7 @@ FLOORS = {
     "examples": 5,
     "handlers": 5,
     "logging": 5,
-    "registry": 5,
+    "handler_registry": 5,
     "job_type": 5,
     "keyword_handlers": 5,
     "options": 5,
@@ -59,7 +59,7 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"operator_texts", "access", "draining", "histories", "keyset"},
+        {"operator_texts", "access", "draining", "histories", "keyset", "queue_rows"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "stop", "info"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress"),
@@ -71,8 +71,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     ),
     "storage": (
         {
-            *("background_writer", "backoff", "dialects", "limit_then_filter"),
-            *("in_memory_state", "last_query"),
+            *("background_writer", "backoff", "dialects", "limit_then_filter", "in_memory_state"),
         },
         {"database"},
         {

@@ -22,7 +22,7 @@ import django_ojs as ojs
 from django_ojs import JobContext, cancel, hooks, job
 from django_ojs.contrib import sentry
 from django_ojs.contrib.sentry import OJSIntegration
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 from django_ojs.testing import TestContext
 from django_ojs.worker.handler_call import Interrupted
 from tests.testapp.jobs import add, echo, shout

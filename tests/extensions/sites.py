@@ -67,14 +67,26 @@ from django.urls import include, path
 urlpatterns = [path("admin/", admin.site.urls), path("", include("django_ojs.http.urls"))]
 """
 _JOBS = """
+from datetime import timedelta
+
+from django.apps import apps
+
 import django_ojs as ojs
 
 @ojs.job("site.note")
 def note(number: int) -> int:
     return number
+
+@ojs.job("site.nap")
+def nap() -> None:
+    if apps.is_installed("django_ojs.extensions.steps"):
+        from django_ojs.extensions import steps
+
+        steps.sleep("nap", timedelta(hours=1))
 """
 _BEGIN = """
 import json
+from datetime import UTC, datetime
 import django
 django.setup()
 from django.core.management import call_command

@@ -106,7 +106,7 @@ def test_who_looked_under_the_old_bound_gives_nothing_out_under_the_new_one() ->
             cursor.execute("SELECT xmin::text FROM ojs_bound WHERE queue = %s", [NAME])
             version = cursor.fetchone()[0]
             bound(10)
-            bounds.database.dialect().spend_tickets(connection, NAME, version, 1, 9_000)
+            bounds.spend_tickets(NAME, version, 1, 9_000)
     finally:
         seen.close()
     assert row.get().until - row.get().since < 10

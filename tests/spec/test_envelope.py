@@ -323,6 +323,7 @@ def test_the_stored_options_hold_what_has_no_column() -> None:
     assert set(options) == {
         "specversion", "scheduled_at", "retry", "unique", "schema", "tags",
         "visibility_timeout_ms", "rate_limit", "extra",
+        "limit_key",  # An extension stores it with `rate_limit`.
     }  # fmt: skip
     assert retry_policy.of_options(options) == RetryPolicy(max_attempts=5)
     assert retry_policy.of_options({}) == retry_policy.of_options(None) == DEFAULT

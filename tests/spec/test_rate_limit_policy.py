@@ -15,10 +15,11 @@ from django_ojs.extensions.limits.rate_limit_policy import (
     RateLimitPolicy,
     hide_arguments,
     key_of,
+    key_of_job,
 )
+from django_ojs.handler_registry import registry
 from django_ojs.handlers import Handler
 from django_ojs.options import Options, Request, envelope_of
-from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together
 
@@ -39,7 +40,12 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def key(handler: Handler[..., Any], *args: Any) -> str | None:
-    return envelope_of(handler.request(*args)).limit_key
+    return key_in(handler.request(*args))
+
+
+def key_in(request: Request) -> str | None:
+    envelope = envelope_of(request)
+    return key_of_job(envelope.rate_limit, envelope.queue) if envelope.rate_limit else None
 
 
 def hashed(text: str) -> str:
@@ -142,7 +148,7 @@ def test_arguments_without_what_the_template_names_are_rejected(build: Any) -> N
 
 def test_a_job_without_a_handler_here_has_a_key_without_parameters() -> None:
     options = Options(rate_limit={"key": "api", "concurrency": 1})
-    assert envelope_of(Request(type="test.elsewhere", args=[], options=options)).limit_key == "api"
+    assert key_in(Request(type="test.elsewhere", args=[], options=options)) == "api"
 
 
 @together("period", [float("nan"), float("inf"), 1e300, -1, timedelta(-1), None])

@@ -48,7 +48,7 @@ def snapshot() -> Iterator[None]:
 def always_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every claim count as slow, and every open transaction as old; floors do not end."""
     monkeypatch.setattr(claim_floors, "SLOW", 0.0)
-    monkeypatch.setattr(claim_floors, "OLD", 0.0)
+    monkeypatch.setattr(claim_floors, "OLD", timedelta(0))
     lasting(monkeypatch, 3600.0)
 
 
@@ -82,7 +82,7 @@ def test_a_claim_that_is_not_slow_does_not_query_for_transactions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claim_floors, "SLOW", 3600.0)
-    monkeypatch.setattr(PostgreSQL, "snapshot_held", None)
+    monkeypatch.setattr(PostgreSQL, "oldest_transaction", None)
     push_many(3, queue=QUEUE)
     assert len(claim(2)) == 2
 

@@ -214,10 +214,15 @@ def test_jobs_that_were_stored_while_the_limits_were_taken_out_are_limited_again
     with without(["limits by key"]):
         drop({each for each in present() if "limit" in each.name})
         stored = [make.push(queue="limited", rate_limit=limit) for _ in range(3)]
-        assert set(Job.objects.values_list("hold", flat=True)) == {FREE}
+        stored_key = {job.options.get("limit_key") for job in Job.objects.all()}
+        # Nobody has checked it: it is no limit.
+        make.push(queue="other", rate_limit={"key": 7, "concurrency": "one"})
+        make.push(queue="other", rate_limit={})
+        assert (stored_key, set(Job.objects.values_list("hold", flat=True))) == ({None}, {FREE})
         running = make.claim(stored[0])
         ack.ack(make.claim(stored[1]).id)
     assert fetch.fetch(["limited"]) == []
     ack.ack(running.id)
     (last,) = fetch.fetch(["limited"])
     assert last.id == stored[2].pk
+    assert len(fetch.fetch(["other"], count=9)) == 2

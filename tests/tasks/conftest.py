@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 
 BACKEND = "django_ojs.tasks.OJSBackend"
 TASKS = {

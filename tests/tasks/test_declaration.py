@@ -36,7 +36,7 @@ def test_a_duplicate_is_the_task_that_is_there(tasks: ModuleType) -> None:
 
 
 def test_an_atomic_task_is_atomic(tasks: ModuleType) -> None:
-    from django_ojs.registry import registry
+    from django_ojs.handler_registry import registry
 
     assert registry.handlers["tests.tasks.tasks.book"].atomic
     assert not registry.handlers["tests.tasks.tasks.add"].atomic
@@ -65,7 +65,7 @@ def test_a_task_has_one_type_and_one_handler(tasks: ModuleType) -> None:
         with pytest.raises(ImproperlyConfigured, match="has two handlers"):
             task(plain)
     finally:
-        from django_ojs.registry import registry
+        from django_ojs.handler_registry import registry
 
         registry.remove(taken.type)
 
@@ -111,7 +111,7 @@ def test_options_leave_a_task_of_another_backend_alone(tasks: ModuleType, settin
 
 def test_a_package_that_imports_the_backport_on_django_6(tasks: ModuleType) -> None:
     backport = pytest.importorskip("django_tasks")
-    from django_ojs.registry import registry
+    from django_ojs.handler_registry import registry
 
     try:
         theirs = backport.task()(plain)
@@ -139,7 +139,7 @@ def test_the_name_of_a_queue_is_rejected_with_its_cure(
 
 
 def test_the_queue_of_a_package_has_another_name_here(tasks: ModuleType, settings: Any) -> None:
-    from django_ojs.registry import registry
+    from django_ojs.handler_registry import registry
 
     settings.TASKS = {
         "default": {

@@ -17,8 +17,8 @@ import django
 import pytest
 from django.test import TestCase, override_settings
 
+from django_ojs.handler_registry import registry
 from django_ojs.models import Job
-from django_ojs.registry import registry
 from tests.tasks.names import OJSBackend
 from tests.tasks.work import work
 

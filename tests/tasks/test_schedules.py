@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 import django_ojs as ojs
 from django_ojs.extensions.cron import schedules
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 from tests.factories import jobs
 from tests.operations.cron.scenes import tick
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 
 from django_ojs.context import JobContext
+from django_ojs.handler_registry import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, fail, fetch
-from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.transitions import Claim
 

@@ -14,7 +14,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 import django_ojs as ojs
 from django_ojs import job
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 from django_ojs.testing import Drained, TestContext
 from tests.testapp.models import Thing
 

@@ -8,7 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 import django_ojs as ojs
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 from django_ojs.spec.errors import Conflict, DuplicateJob, WorkflowNotFound
 from django_ojs.testing import Drained, TestContext
 from tests.testapp.testing_jobs import collect, send

@@ -19,7 +19,7 @@ from django.db import DatabaseError, connection, connections, transaction
 from django.utils import timezone, translation
 
 import django_ojs as ojs
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 from django_ojs.storage import database
 from tests.testapp.models import Thing
 from tests.worker.waiting import BOUND

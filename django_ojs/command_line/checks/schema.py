@@ -59,12 +59,12 @@ def _migrations() -> Iterator[Finding]:
 
 def _triggers() -> Iterator[Finding]:
     connection = database.connection()
-    fires = database.dialect().triggers(connection)
     present = database.dialect().named_objects(connection)
+    disabled = {each for each in present if each.is_disabled}
     for each in sorted(schema.created(schema.all_statements(database.dialect()))):
         if each not in present:
             problem = "is missing"
-        elif each.kind == "TRIGGER" and not fires[each.name, each.table]:
+        elif each in disabled:
             problem = "is disabled"
         else:
             continue

@@ -27,6 +27,6 @@ def register_waiting() -> None:
 
 
 def _register(task: Any) -> None:
-    from django_ojs.registry import registry
+    from django_ojs.handler_registry import registry
 
     registry.add(task.handler)

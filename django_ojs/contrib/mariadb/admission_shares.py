@@ -138,8 +138,8 @@ class Shares(RowLocks):
         depth, most_bytes, unit = bound
 
         def room() -> int:
-            counted = self.queue_counts(connection, queue, _COUNTED)
-            rooms = [] if depth is None else [depth - sum(n for _, n, _ in counted)]
+            counted = self.counts(connection, "state", queues=[queue], states=_COUNTED)
+            rooms: list[int] = [] if depth is None else [depth - sum(n for _, n, _ in counted)]
             if most_bytes is not None and unit:
                 rooms.append((most_bytes - sum(n for _, _, n in counted)) // unit)
             return min(rooms)

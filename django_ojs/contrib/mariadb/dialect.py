@@ -52,7 +52,7 @@ _SQL: Final = load_all(
     **KNOWN_QUEUES,
     # Filled in when a statement is executed.
     **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how", "hold")},
-)
+) | {"counts": load("common", "counts", by="{by}", count_rows="{count_rows}")}
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
 
@@ -326,12 +326,6 @@ class MariaDB(GaleraLocks):
             for key, state, *times, size in rows
         ]
 
-    def queue_counts(
-        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> list[tuple[str, int, int]]:
-        values = {"queue": queue, "states": list(states)}
-        return self._rows(connection, "queue_counts", values)
-
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
         former = self._rows(connection, "lock_timeout")[0][0]
@@ -520,21 +514,6 @@ class MariaDB(GaleraLocks):
                 rows, values = self._table(["id", "n"], numbered)
                 self._run(connection, "promote", values, rows=rows)
         return [(self.uuid(key), queue, before) for key, queue, before, _ in found]
-
-    def counts(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, str, int]]:
-        if queues is None:
-            return self._rows(connection, "counts")
-        return self._rows(connection, "counts_of", {"queues": self.texts(queues)})
-
-    def count_totals(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, int]]:
-        totals: Counter[str] = Counter()
-        for _, state, number in self.counts(connection, queues):
-            totals[state] += number
-        return list(totals.items())
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         folded = 0

@@ -22,6 +22,7 @@ SQLite has one writer, which can always count.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 from typing import Final
 from zlib import crc32
 
@@ -36,6 +37,7 @@ from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database, in_memory_state, queue_configs, raw_queries
 from django_ojs.storage.queue_configs import config_of
+from django_ojs.storage.statements import Statements
 
 #: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
 #: timeouts.
@@ -50,6 +52,8 @@ _PARTS: Final = 65_536
 _LEAST_UNIT: Final = 1024
 _UNBOUNDED: Final = 2**62
 _DERIVED: Final = ("share", "ceiling", "ceiling_bytes", "unit")
+
+_STATEMENTS: Final = Statements(Path(__file__).parent / "statements")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +123,19 @@ def withdraw_tickets() -> None:
 
 def renew_tickets(queue: str) -> None:
     """Issue tickets, if there is room for more than the open transactions may take."""
-    database.retried(lambda: database.dialect().renew_tickets(database.connection(), queue))
+    if _has_tickets():
+        database.retried(lambda: _renew_tickets(queue))
+
+
+def _renew_tickets(queue: str) -> None:
+    with database.atomic():
+        database.dialect().begin_write(database.connection())
+        _STATEMENTS.rows("renew_tickets", [queue])
+
+
+def _has_tickets() -> bool:
+    # Elsewhere the holder of a lock counts.
+    return database.kind() == "postgresql"
 
 
 def _values(queue: str, bound: Backpressure) -> dict[str, object]:
@@ -272,8 +288,8 @@ def lock_timeout(*, is_tried_again: bool) -> float:
 
 def load(queue: str) -> Load:
     """Return the waiting jobs of a queue that are committed or of this transaction."""
-    found = database.dialect().queue_counts(
-        database.connection(), queue, [*sorted(WAITING), State.ACTIVE]
+    found = database.dialect().counts(
+        database.connection(), "state", queues=[queue], states=[*sorted(WAITING), State.ACTIVE]
     )
     jobs, size, held, held_size = 0, 0, 0, 0
     for state, number, number_bytes in found:
@@ -300,7 +316,17 @@ def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
     # At least one ticket, and not so many that issuing them takes long: those beyond the bound are
     # not valid.
     cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
-    database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
+    spend_tickets(queue, version, cost, room)
+
+
+def spend_tickets(queue: str, version: str, cost: int, room: int) -> None:
+    """Take `cost` tickets for jobs added under the queue lock; make `room` more valid.
+
+    If the bound has another version now, this does nothing.
+    """
+    if _has_tickets():
+        values = {"queue": queue, "version": version, "cost": cost, "room": room}
+        _STATEMENTS.run("spend_tickets", values)
 
 
 def set_warned(queue: str, warned: bool) -> bool:

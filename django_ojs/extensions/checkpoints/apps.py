@@ -1,14 +1,8 @@
 """The app of checkpoints: `"django_ojs.extensions.checkpoints"` in INSTALLED_APPS."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from django.apps import AppConfig
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-
-if TYPE_CHECKING:
-    from django_ojs.extension import Extension
 
 
 class CheckpointsConfig(AppConfig):
@@ -18,9 +12,4 @@ class CheckpointsConfig(AppConfig):
     label = "ojs_checkpoints"
     verbose_name = format_lazy("{}: {}", _("Background jobs"), _("checkpoints"))
     default_auto_field = "django.db.models.BigAutoField"
-
-    def ojs_extensions(self) -> "Sequence[Extension]":
-        """Return the extension."""
-        from django_ojs.extensions.checkpoints.extension import CheckpointsExtension
-
-        return (CheckpointsExtension(),)
+    ojs_extensions = ("django_ojs.extensions.checkpoints.extension.CheckpointsExtension",)

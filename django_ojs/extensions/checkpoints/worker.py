@@ -15,7 +15,7 @@ WRITE_TIMEOUT = 30.0
 
 
 def save(job: Claimed, state: json.JSON) -> None:
-    """Save the checkpoint of a run. Raises as `operations.checkpoint.save` does."""
+    """Save the checkpoint of a run. Raises as `operations.save` does."""
     claim = Claim(worker_id=job.worker_id, run=job.run)
     if not outside_transaction.in_transaction():
         checkpoint.save(job.id, state, claim=claim)

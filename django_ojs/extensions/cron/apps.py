@@ -1,14 +1,8 @@
 """The app of cron jobs: `INSTALLED_APPS = ["django_ojs", "django_ojs.extensions.cron"]`."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from django.apps import AppConfig
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-
-if TYPE_CHECKING:
-    from django_ojs.extension import Extension
 
 
 class CronConfig(AppConfig):
@@ -18,9 +12,4 @@ class CronConfig(AppConfig):
     label = "ojs_cron"
     verbose_name = format_lazy("{}: {}", _("Background jobs"), _("cron jobs"))
     default_auto_field = "django.db.models.BigAutoField"
-
-    def ojs_extensions(self) -> "Sequence[Extension]":
-        """Return the extension."""
-        from django_ojs.extensions.cron.extension import CronExtension
-
-        return (CronExtension(),)
+    ojs_extensions = ("django_ojs.extensions.cron.extension.CronExtension",)

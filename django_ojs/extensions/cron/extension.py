@@ -36,25 +36,25 @@ class CronExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Fire cron jobs, correct their times after the clock was set back, and prune runs."""
-        from django_ojs.extensions.cron.operations import clock, due_query, pruning
+        from django_ojs.extensions.cron.operations import clock, pruning, tick
 
         pruner = pruning.RunPruner()
         return (
-            DueStep(run=_fire, interval=TICK, task=_TASK, when=due_query.due_condition),
+            DueStep(run=_fire, interval=TICK, task=_TASK, when=tick.due_condition),
             DueStep(run=clock.put_right, interval=clock.INTERVAL, batch=sys.maxsize),
             DueStep(run=pruner.prune, interval=10.0, batch=pruning.WALK, when=pruner.condition),
         )
 
     def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
         """Fire cron jobs that are late."""
-        from django_ojs.extensions.cron.operations import due_query
+        from django_ojs.extensions.cron.operations import tick
 
         return (
             DueStep(
-                run=partial(due_query.fire_if_due, behind),
+                run=partial(tick.fire_if_due, behind),
                 interval=5.0,
                 task=_TASK,
-                when=partial(due_query.due_condition, behind),
+                when=partial(tick.due_condition, behind),
             ),
         )
 
@@ -110,6 +110,6 @@ def _store_schedules() -> None:
 
 
 def _fire() -> int:
-    from django_ojs.extensions.cron.operations.due_query import fire_if_due
+    from django_ojs.extensions.cron.operations.tick import fire_if_due
 
     return fire_if_due()

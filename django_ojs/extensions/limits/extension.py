@@ -44,6 +44,14 @@ class QueueLimitsExtension(Extension):
 
         return (QUEUE_LIMITS,)
 
+    def routes(self) -> Sequence[Any]:
+        """Return the route of the limits of a queue."""
+        from django_ojs.extensions.limits import views
+        from django_ojs.http.routing import route
+
+        path = "v1/admin/queues/<str:name>/rate-limit"
+        return (route(path, views.QueueRateLimit, "ojs-admin-queue-rate-limit"),)
+
     def due_steps(self) -> Sequence[DueStep]:
         """Delete the starts that no limit of a rate counts any more."""
         from django_ojs.extensions.limits import rate_limit_starts
@@ -57,7 +65,14 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
-    attributes = (Attribute(name="rate_limit", check=rate_limit_policy.check),)
+    attributes = (
+        Attribute(
+            name="rate_limit",
+            check=rate_limit_policy.check,
+            stored_with=rate_limit_policy.stored_with,
+            beyond_queue=rate_limit_policy.beyond_queue,
+        ),
+    )
     schema = Path(__file__).parent / "schema"
     openapi = Path(__file__).with_name("openapi.yaml")
 
@@ -110,12 +125,12 @@ class KeyLimitsExtension(Extension):
 
     def routes(self) -> Sequence[Any]:
         """Return the routes of limit keys."""
-        from django_ojs.extensions.limits import views as rate_limits
+        from django_ojs.extensions.limits import views
         from django_ojs.http.routing import route
 
         return (
-            route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
-            route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
+            route("v1/rate-limits", views.RateLimits, "ojs-rate-limits"),
+            route("v1/rate-limits/<str:key>", views.RateLimitDetail, "ojs-rate-limit"),
         )
 
     def manifest(self) -> Sequence[Declared]:
@@ -142,7 +157,7 @@ def _holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
     """Hide arguments in a key that a template of a handler gives."""
-    from django_ojs.registry import registry
+    from django_ojs.handler_registry import registry
 
     templates = (
         (rate_limit_policy.RateLimitPolicy.of(policy).key, handler.type)
@@ -189,7 +204,7 @@ class QueueLimits(ClaimRule):
 
         return queue_limits.is_full(queue)
 
-    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+    def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its queue a job waits for."""
         from django_ojs.extensions.limits import queue_limits
 
@@ -211,11 +226,11 @@ class KeyLimits(ClaimRule):
 
         return key_limits.is_full(queue)
 
-    def waits_for(self, job: Any, key: str | None) -> Waits | None:
+    def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its key a job waits for."""
         from django_ojs.extensions.limits import limit_key_use
 
-        return limit_key_use.waits_for(job, key)
+        return limit_key_use.waits_for(job, may_see)
 
     def may_open(self) -> str:
         """Return the SQL condition that keys may have room again."""

@@ -31,7 +31,7 @@ from uuid import UUID
 from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
-from django_ojs.claim_rules import MayStart, RuledClaim, SetAside
+from django_ojs.claim_rules import Condition, MayStart, RuledClaim, SetAside
 from django_ojs.conf import settings
 from django_ojs.extension import Known
 from django_ojs.extensions.limits.limit_journal import (
@@ -42,11 +42,13 @@ from django_ojs.extensions.limits.limit_journal import (
     open_due,
 )
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
-from django_ojs.extensions.limits.limit_statements import statements
+from django_ojs.extensions.limits.limit_statements import KeyCandidate, statements
 from django_ojs.extensions.limits.models import HELD, OPEN, LimitKey
 from django_ojs.extensions.limits.rate_limit import OnLimit
+from django_ojs.extensions.limits.rate_limit_policy import check, stored_with
 from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job, Queue
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.hold import FREE
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
@@ -60,6 +62,9 @@ from django_ojs.storage.next_starts import next_starts
 
 #: How long starts are kept after no rate needs them.
 _MARGIN: Final = timedelta(minutes=1)
+
+#: How many jobs get their keys at a time.
+_AT_ONCE: Final = 1000
 
 #: Dropped jobs are counted together as long as less than this time is between two of them.
 DROPPED_WITHIN: Final = timedelta(hours=1)
@@ -86,7 +91,7 @@ class _Round:
     """What a claim finds among the best jobs of a queue."""
 
     #: The jobs with a key that start.
-    chosen: list[Candidate] = field(default_factory=list)
+    chosen: list[KeyCandidate] = field(default_factory=list)
     #: Jobs that their key does not let start, by what is done with them.
     held: list[UUID] = field(default_factory=list)
     rescheduled: dict[UUID, int] = field(default_factory=dict)
@@ -106,9 +111,8 @@ class _Round:
     def has_rejected(self) -> bool:
         return bool(self.exceeded)
 
-    def reject(self, job: Candidate, policy: Mapping[str, Any], use: KeyUse) -> None:
+    def reject(self, job: KeyCandidate, policy: Mapping[str, Any], use: KeyUse) -> None:
         """Note what is done with a job that its key does not let start."""
-        assert job.key is not None
         self.exceeded.setdefault(job.key, use.exceeded())
         note_room(self.room_at, job.key, use)
         match policy.get("on_limit"):
@@ -136,9 +140,27 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 
 def catch_up() -> None:
-    """Let only claims with this rule take the jobs of keys that any claim may take."""
+    """Let only claims with this rule take the jobs with a limit that any claim may take."""
+    limited = Job.primary.exclude(state__in=TERMINAL).filter(options__has_key="rate_limit")
+    # A process that knows no limits has stored them without their keys, and has checked nothing.
+    keyless = limited.alias(key=KeyOfJob()).filter(key__isnull=True).only("pk", "queue", "options")
+    some = list(keyless.order_by("pk")[:_AT_ONCE])
+    while some:
+        valid = [job for job in some if _is_valid(job.options["rate_limit"])]
+        for job in valid:
+            job.options |= stored_with(job.options["rate_limit"], job.queue)
+        Job.primary.bulk_update(valid, ["options"])
+        some = list(keyless.filter(pk__gt=some[-1].pk).order_by("pk")[:_AT_ONCE])
     free = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, hold=FREE)
     free.exclude(state__in=TERMINAL).update(hold=OPEN)
+
+
+def _is_valid(policy: Any) -> bool:
+    try:
+        check(policy, "rate_limit")
+    except InvalidRequest:
+        return False
+    return bool(policy)
 
 
 def is_full(queue: str) -> bool:
@@ -154,33 +176,51 @@ class _Claim(RuledClaim):
 
     def __init__(self, request: ClaimRequest) -> None:
         self._queue, self._wanted = request.queue, request.limit
-        self.in_order = statements().candidates
+        self.in_order = self._in_order
         self._found = _Round()
+        #: The jobs with a key that were read last, and the keys that other claims have locked.
+        self._jobs: dict[UUID, KeyCandidate] = {}
+        self._busy: set[str] = set()
         #: How much of its limits each key uses, including the jobs that were taken.
         self._uses: dict[str, KeyUse] = {}
         #: The policy and the use of the job that was asked about last.
         self._policy: Mapping[str, Any] = {}
         self._use: KeyUse | None = None
 
+    def _in_order(self, request: ClaimRequest, at_most: int) -> list[Candidate]:
+        return statements().candidates(request, at_most, self._busy)
+
+    def condition(self) -> Condition:
+        return statements().not_busy(self._busy)
+
     def read(self, candidates: Sequence[Candidate]) -> None:
-        keys = {each.key for each in candidates if each.key and each.is_locked}
+        found = [each for each in candidates if isinstance(each, KeyCandidate)]
+        # Those that the order of another rule has found.
+        others = [each for each in candidates if each.hold and not isinstance(each, KeyCandidate)]
+        if others:
+            found += statements().locked(others)
+        self._jobs = {each.id: each for each in found}
+        keys = {each.key for each in found if each.is_locked}
         self._found = _Round(uses=uses_of(keys), dropped_size=self._found.dropped_size)
         self._uses = dict(self._found.uses)
 
     def may_start(self, job: Candidate) -> MayStart:
         self._use = None
-        if job.key is None:
+        keyed = self._jobs.get(job.id)
+        if keyed is None:
             return MayStart.YES
-        if not job.is_locked:
+        if not keyed.is_locked:
+            self._busy.add(keyed.key)
             return MayStart.BUSY
-        self._policy = parsed(job.policy)
-        self._use = self._uses[job.key].under(self._policy)
+        self._policy = parsed(keyed.policy)
+        self._use = self._uses[keyed.key].under(self._policy)
         return MayStart.YES if self._use.room else MayStart.NO
 
     def take(self, job: Candidate) -> None:
-        if job.key is not None and self._use is not None:
-            self._found.chosen.append(job)
-            self._uses[job.key] = self._use.after_start()
+        if self._use is not None:
+            keyed = self._jobs[job.id]
+            self._found.chosen.append(keyed)
+            self._uses[keyed.key] = self._use.after_start()
 
     def reject(self, job: Candidate) -> SetAside:
         assert self._use is not None
@@ -190,7 +230,7 @@ class _Claim(RuledClaim):
         size = found.dropped_size + job.size
         if is_dropped and found.dropped_size and size > settings().max_fetch_bytes:
             return SetAside.NOT_NOW
-        found.reject(job, self._policy, self._use)
+        found.reject(self._jobs[job.id], self._policy, self._use)
         return SetAside.YES
 
     def set_aside(self) -> int:
@@ -303,7 +343,7 @@ def _add_starts(found: _Round, rated: Collection[str], started_at: datetime) -> 
     """Store the starts of the chosen jobs, for the rates of their keys."""
     uses: dict[str, KeyUse] = {}
     for job in found.chosen:
-        if job.key is not None and job.key in rated:
+        if job.key in rated:
             use = uses.get(job.key) or found.uses[job.key].claimed_at(started_at)
             uses[job.key] = use.under(parsed(job.policy)).after_start()
     rows = [

@@ -15,6 +15,7 @@ from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.extensions.limits.rate_limit_policy import LIMITS
 from django_ojs.models import Job
+from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec import json
 
 #: The strategies that can hold the jobs of a key.
@@ -138,10 +139,11 @@ def use_of(job: Job) -> KeyUse:
     return uses_of([job.limit_key])[job.limit_key].under(job.options.get("rate_limit") or {})
 
 
-def waits_for(job: Job, key: str | None) -> Waits | None:
-    """Return which limit of its key a job waits for; `key` is how the key may be shown."""
-    if key is None:
+def waits_for(job: Job, may_see: bool) -> Waits | None:
+    """Return which limit of its key a job waits for, for a reader who may see arguments or not."""
+    if job.limit_key is None:
         return None
+    key = redacted_key(job.limit_key, may_see=may_see)
     used = use_of(job)
     limit = used.limit
     if used.is_paused:

@@ -1,18 +1,32 @@
 """The statements about limits, by the database of the jobs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 from uuid import UUID
 
+from django_ojs.claim_rules import Condition
 from django_ojs.extensions.limits.models import OPEN
+from django_ojs.models import Job
+from django_ojs.spec import json
 from django_ojs.spec.hold import FREE
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCandidate(Candidate):
+    """An available job with a limit by key. `policy` is its `rate_limit` as JSON."""
+
+    key: str
+    policy: str | None
+    #: Whether this transaction has the lock of the key.
+    is_locked: bool
 
 
 class KeyRow(NamedTuple):
@@ -54,6 +68,9 @@ class LimitStatements:
 
     #: The limit key of a job in SQL, as its index has it.
     limit_key: ClassVar[str]
+    #: The condition that the key of a job with a limit is not busy. A transaction in which a
+    #: statement does not see what was committed before it gets no such jobs.
+    is_free: ClassVar[str] = ""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -81,9 +98,39 @@ class LimitStatements:
         uuid, time = self._dialect.uuid, self._dialect.time
         rows.sort(key=lambda row: (-row[1], time(row[2]), uuid(row[0])))
         return [
-            Candidate(uuid(id), size, FREE if key is None else OPEN, key, policy, bool(is_locked))
+            Candidate(uuid(id), size, FREE)
+            if key is None
+            else KeyCandidate(uuid(id), size, OPEN, key, policy, bool(is_locked))
             for id, _, _, size, key, policy, is_locked in rows
         ]
+
+    def locked(self, jobs: Collection[Candidate]) -> list[KeyCandidate]:
+        """Lock the keys of those of these jobs that have one, and return these jobs."""
+        by_id = {job.id: job for job in jobs}
+        rows = Job.primary.filter(OneOf("pk", by_id)).values_list("pk", "options")
+        keyed = [(by_id[id], options) for id, options in rows if "limit_key" in options]
+        locked = self.try_lock({options["limit_key"] for _, options in keyed})
+        return [
+            KeyCandidate(
+                job.id,
+                job.size,
+                job.hold,
+                key := options["limit_key"],
+                json.dumps(options.get("rate_limit") or {}),
+                key in locked,
+            )
+            for job, options in keyed
+        ]
+
+    def not_busy(self, busy: Collection[str]) -> Condition:
+        """Return the condition that a job has no key or one that is not among these."""
+        if not self.is_free:
+            return "", {}
+        return f"(hold <> {OPEN} OR ({self.is_free}))", {"busy_keys": self._dialect.texts(busy)}
+
+    def try_lock(self, keys: Collection[str]) -> Collection[str]:
+        """Lock keys without waiting, and return those that this transaction has locked."""
+        return keys  # The write lock of SQLite is the lock of every key.
 
     def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
         return self._files.claim_rows("candidates", values, isolation=isolation)
@@ -150,6 +197,13 @@ class LimitStatements:
 
 class _PostgreSQL(LimitStatements):
     limit_key = "(options ->> 'limit_key')"
+    is_free = (
+        "options ->> 'limit_key' <> ALL(%(busy_keys)s::text[]) "
+        "AND current_setting('transaction_isolation') LIKE 'read %%'"
+    )
+
+    def try_lock(self, keys: Collection[str]) -> Collection[str]:
+        return {key for key, is_locked in self._of_keys("lock_keys", keys) if is_locked}
 
 
 class _SQLite(LimitStatements):
@@ -162,6 +216,7 @@ class _MariaDB(LimitStatements):
     #: It has locks of keys.
     _dialect: Any
     limit_key = "JSON_VALUE(options, '$.limit_key')"
+    is_free = f"{limit_key} NOT IN %(busy_keys)s AND @@tx_isolation LIKE 'READ-%%'"
 
     #: How many keys a statement has that repeats a part for each of them.
     _KEYS: Final = 100
@@ -172,8 +227,11 @@ class _MariaDB(LimitStatements):
         self, request: ClaimRequest, limited: int, busy: Collection[str]
     ) -> list[Candidate]:
         found = super().candidates(request, limited, busy)
-        locked = self._lock({each.key for each in found if each.key})
-        return [replace(each, is_locked=each.key in locked) for each in found]
+        locked = self.try_lock({each.key for each in found if isinstance(each, KeyCandidate)})
+        return [
+            replace(each, is_locked=each.key in locked) if isinstance(each, KeyCandidate) else each
+            for each in found
+        ]
 
     def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
         rows = self._files.rows("free_candidates", values, isolation=isolation)
@@ -204,7 +262,7 @@ class _MariaDB(LimitStatements):
 
     def due_keys(self, limit: int) -> list[tuple[str, bool]]:
         keys = [key for key, _ in super().due_keys(limit)]
-        locked = self._lock(keys)
+        locked = self.try_lock(keys)
         return [(key, key in locked) for key in keys]
 
     def _held_jobs(self, keys: Collection[str], limit: int, rule: int) -> list[Any]:
@@ -223,7 +281,7 @@ class _MariaDB(LimitStatements):
         policy = dict(self._files.rows("lock_held", {"ids": found}))
         return [(id, policy[id]) for id in found if id in policy]
 
-    def _lock(self, keys: Collection[str]) -> set[str]:
+    def try_lock(self, keys: Collection[str]) -> Collection[str]:
         locked: set[str] = self._dialect.try_lock_keys(database.connection(), keys)
         return locked
 

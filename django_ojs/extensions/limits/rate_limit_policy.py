@@ -10,12 +10,14 @@ from functools import lru_cache, partial
 from typing import Any, Final, Literal
 
 from django_ojs.extensions.limits.rate_limit import check_number, check_on_limit
-from django_ojs.spec.envelope.model import LIMIT_KEY_OF_QUEUE, MAX_LIMIT_KEY
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:\-]*").fullmatch
+#: The longest key, in characters, and the key of a limit that is sent without one.
+MAX_KEY: Final = 255
+KEY_OF_QUEUE: Final = "queue:{queue}"
 #: The longest value in a key that is not replaced by its hash.
 MAX_VALUE: Final = 120
 
@@ -137,7 +139,7 @@ def hide_arguments(
     is used.
     """
     found: list[tuple[int, str]] = []
-    for template, type in (*templates, (LIMIT_KEY_OF_QUEUE, "")):
+    for template, type in (*templates, (KEY_OF_QUEUE, "")):
         pattern, names = _pattern_of(template, type)
         if (match := pattern.fullmatch(key)) is not None:
             parts = [
@@ -274,8 +276,33 @@ def check_key(value: object, field: str) -> None:
     if not isinstance(value, str) or _KEY(value) is None:
         rule = "must be letters, digits, dots, colons, _ and -, beginning with a letter or a digit"
         raise InvalidRequest.of(field, rule)
-    if len(value) > MAX_LIMIT_KEY:
-        raise InvalidRequest.of(field, f"must be at most {MAX_LIMIT_KEY} characters long")
+    if len(value) > MAX_KEY:
+        raise InvalidRequest.of(field, f"must be at most {MAX_KEY} characters long")
+
+
+def key_of_job(policy: Mapping[str, Any], queue: str) -> str:
+    """Return the key of a job with this `rate_limit`. Without its own, it is that of its queue."""
+    own: str | None = policy.get("key")
+    return own or _key_of_queue(queue)
+
+
+def _key_of_queue(queue: str) -> str:
+    key = KEY_OF_QUEUE.format(queue=queue)
+    return key if len(key) <= MAX_KEY else KEY_OF_QUEUE.format(queue=_hash(queue))
+
+
+def stored_with(policy: Mapping[str, Any], queue: str) -> Mapping[str, Any]:
+    """Return what is stored with the `rate_limit` of a job: its key, which indexes have."""
+    return {"limit_key": key_of_job(policy, queue)}
+
+
+def beyond_queue(policy: object, queue: str) -> str | None:
+    """Return the member of a `rate_limit` by which its job affects jobs of other queues.
+
+    Jobs in any queue may share a key, and wait while this job runs or pauses the key.
+    """
+    key = policy.get("key") if isinstance(policy, Mapping) else None
+    return None if key in (None, _key_of_queue(queue)) else "rate_limit.key"
 
 
 def _check_rate(value: object, field: str) -> None:

@@ -1,4 +1,4 @@
-"""Limit keys: their state, and overrides of their limits (ojs-rate-limiting §10)."""
+"""The limits of a queue, and limit keys with their overrides (ojs-rate-limiting §7.2 and §10)."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +13,21 @@ from django_ojs.extensions.limits.rate_limit_policy import check_key
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView
+from django_ojs.http.views.admin.queues import AdminQueueView, detail
+from django_ojs.operations import queues
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.scopes import Scope
+
+
+class QueueRateLimit(AdminQueueView):
+    """Replace the limits of a queue (ojs-rate-limiting §7.2); an unknown queue is created."""
+
+    needs = {"PUT": Scope.ADMIN}
+
+    def put(self, request: Request, name: str) -> dict[str, Any]:
+        rates = dict(self.body())
+        changes = {"concurrency": rates.pop("concurrency", None), "rate_limit": rates or None}
+        return detail(queues.configure(self.new_queue(name), changes))
 
 
 class RateLimits(AdminView):

@@ -1,14 +1,8 @@
 """The app of the outbox: `"django_ojs.extensions.outbox"` in INSTALLED_APPS."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from django.apps import AppConfig
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-
-if TYPE_CHECKING:
-    from django_ojs.extension import Extension
 
 
 class OutboxConfig(AppConfig):
@@ -18,10 +12,8 @@ class OutboxConfig(AppConfig):
     label = "ojs_outbox"
     verbose_name = format_lazy("{}: {}", _("Background jobs"), _("outbox"))
     default_auto_field = "django.db.models.BigAutoField"
+    ojs_extensions = ("django_ojs.extensions.outbox.extension.OutboxExtension",)
 
-    def ojs_extensions(self) -> "Sequence[Extension]":
-        """Return the extension."""
-        from django_ojs.extensions.outbox import checks  # noqa: F401  # it registers
-        from django_ojs.extensions.outbox.extension import OutboxExtension
-
-        return (OutboxExtension(),)
+    def ready(self) -> None:
+        """Register the checks."""
+        from django_ojs.extensions.outbox import checks  # noqa: F401

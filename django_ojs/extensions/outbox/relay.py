@@ -49,12 +49,10 @@ class Relay:
         using: str,
         holder: str,
         sender: SenderProtocol,
-        *,
-        breaker: Breaker | None = None,
     ) -> None:
         self.destination = destination
         self.using = using
-        self.breaker = breaker or Breaker()
+        self.breaker = Breaker()
         self.sent_count = 0
         self.rejected_count = 0
         self._holder = holder

@@ -32,9 +32,7 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 class Sender:
     """Keeps one connection to a server, and its manifest. Not thread-safe, except `abort`."""
 
-    def __init__(
-        self, destination: Destination, *, transport: httpx.BaseTransport | None = None
-    ) -> None:
+    def __init__(self, destination: Destination) -> None:
         self._destination = destination
         self._timeout = destination.timeout.total_seconds()
         headers = {"OJS-Version": "1.0", "User-Agent": f"django-ojs/{VERSION}"}
@@ -44,7 +42,6 @@ class Sender:
             headers=headers,
             timeout=httpx.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT, self._timeout)),
             limits=httpx.Limits(max_connections=1),
-            transport=transport,
         )
         self._manifest: RemoteManifest | None = None
         self._fetched_at = 0.0

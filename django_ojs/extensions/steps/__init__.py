@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps as installed  # `apps` is a module of this package
 from django.core.exceptions import ImproperlyConfigured
 
+from django_ojs.not_installed import line_to_add
+
 if TYPE_CHECKING:
     from django_ojs.extensions.steps.api import (
         agather,
@@ -80,7 +82,9 @@ if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if not installed.is_installed(__name__):
-            raise ImproperlyConfigured(f"Steps need {__name__!r} in INSTALLED_APPS.")
+            raise ImproperlyConfigured(
+                f"Steps need an extension of django_ojs. {line_to_add('steps')}"
+            )
         home = f"{__name__}.{_MODULES[name]}"
         value = globals()[name] = getattr(import_module(home), name)
         return value

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.extensions.steps import taken
+from django_ojs.extensions.steps import run_steps
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.extension import current
 from django_ojs.options import Request
@@ -53,7 +53,7 @@ async def arun(
     return result
 
 
-def atomic(name: str) -> AbstractContextManager[taken.AtomicStep]:
+def atomic(name: str) -> AbstractContextManager[run_steps.AtomicStep]:
     """Commit rows and the step together, exactly once.
 
     with steps.atomic("reserve") as reserve:
@@ -125,7 +125,7 @@ async def aversion(name: str, latest: int = 1, /) -> int:
 
 def idempotency_key() -> str:
     """Return the key of the step whose function runs here, the same in each run of the job."""
-    key = taken.current_key.get()
+    key = run_steps.current_key.get()
     if key is None:
         raise StepError("idempotency_key() is for the function of a step.")
     return key

@@ -10,8 +10,8 @@ from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import SPENT, Step
+from django_ojs.extensions.steps.run_steps import Steps, Suspension
 from django_ojs.extensions.steps.settings import StepsSettings
-from django_ojs.extensions.steps.taken import Steps, Suspension
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.worker.in_flight import Run

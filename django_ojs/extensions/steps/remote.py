@@ -18,8 +18,8 @@ from django.db.models import Q
 from django_ojs.conf import of, settings
 from django_ojs.extensions.steps import store
 from django_ojs.extensions.steps.models import MAX_NAME, Step, StepKind, StepStatus
+from django_ojs.extensions.steps.run_steps import is_due, was_woken
 from django_ojs.extensions.steps.settings import StepsSettings
-from django_ojs.extensions.steps.taken import is_due, was_woken
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes

@@ -1,12 +1,13 @@
 """The statements about tenants, by the database of the jobs."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from django_ojs.claim_rules import Condition
 from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, MARK, MAX_LENGTH
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY
@@ -116,12 +117,12 @@ class TenantStatements:
         turns: Sequence[Turn],
         *,
         limit: int,
-        busy: Collection[str],
+        condition: Condition,
         isolation: Isolation,
     ) -> list[TurnJob]:
-        """Return the best available jobs of these turns, locked, and lock their limit keys.
+        """Return the best available jobs of these turns for which the condition holds, locked.
 
-        As many as `limit`, of the first turns; those whose key is in `busy` are left out.
+        As many as `limit`, of the first turns.
         """
         found: list[TurnJob] = []
         for turn in turns:
@@ -129,17 +130,22 @@ class TenantStatements:
             if number > 0:
                 values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
                 values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
-                values["busy"] = self._dialect.texts(busy)
-                rows = self.files.claim_rows("turn_jobs", values, isolation=ISOLATION[isolation])
-                found += [self._job(row) for row in rows]
+                found += self._jobs(values, isolation, condition)
         return found
 
+    def _jobs(
+        self, values: Mapping[str, Any], isolation: Isolation, condition: Condition
+    ) -> list[TurnJob]:
+        text, own = condition
+        parts = {"isolation": ISOLATION[isolation], "condition": text and f" AND {text}"}
+        rows = self.files.claim_rows("turn_jobs", {**values, **own}, **parts)
+        return [self._job(row) for row in rows]
+
     def _job(self, row: Sequence[Any]) -> TurnJob:
-        id, priority, tenant, enqueued_at, size, hold, key, policy, is_locked = row
+        id, priority, tenant, enqueued_at, size, hold = row
         at = self._dialect.time(enqueued_at)
         assert at is not None, "an available job has it"
-        found = Candidate(self._dialect.uuid(id), size, hold, key, policy, bool(is_locked))
-        return TurnJob(priority, tenant, at, found)
+        return TurnJob(priority, tenant, at, Candidate(self._dialect.uuid(id), size, hold))
 
 
 class _PostgreSQL(TenantStatements):
@@ -170,23 +176,21 @@ class _PostgreSQL(TenantStatements):
         turns: Sequence[Turn],
         *,
         limit: int,
-        busy: Collection[str],
+        condition: Condition,
         isolation: Isolation,
     ) -> list[TurnJob]:
         values: dict[str, Any] = {"queue": queue, "limit": limit}
-        values["busy"] = self._dialect.texts(busy)
         values["priorities"] = [turn.priority for turn in turns]
         values["tenants"] = [turn.tenant for turn in turns]
         values["skip"] = [turn.skip for turn in turns]
         values["numbers"] = [turn.number for turn in turns]
-        rows = self.files.claim_rows("turn_jobs", values, isolation=ISOLATION[isolation])
-        return [self._job(row) for row in rows]
+        return self._jobs(values, isolation, condition)
 
 
 class _MariaDB(TenantStatements):
     """The tenant is a column, because an index has no expression; locks are those of rows."""
 
-    #: It has locks of parts of a queue, and of keys.
+    #: It has locks of parts of a queue.
     _dialect: Any
     tenant = "tenant"
     marked = "tenant IS NOT NULL"
@@ -205,15 +209,6 @@ class _MariaDB(TenantStatements):
         link, part = database.connection(), _part(queue, tenant)
         sees_others: bool = self._dialect.lock_part(link, part, timeout)
         return sees_others
-
-    def jobs(self, queue: str, turns: Sequence[Turn], **wanted: Any) -> list[TurnJob]:
-        found = super().jobs(queue, turns, **wanted)
-        keys = {each.candidate.key for each in found if each.candidate.key}
-        locked = self._dialect.try_lock_keys(database.connection(), keys)
-        return [
-            replace(each, candidate=replace(each.candidate, is_locked=each.candidate.key in locked))
-            for each in found
-        ]
 
 
 def _part(queue: str, tenant: str) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from django_ojs.claim_rules import RuledClaim
+from django_ojs.claim_rules import Condition, RuledClaim
 from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.extensions.tenants.tenant_statements import Turn, TurnJob, statements
 from django_ojs.spec.isolation import Isolation
@@ -105,13 +105,13 @@ class _Claim(RuledClaim):
         #: The jobs that were found last.
         self._jobs: dict[UUID, TurnJob] = {}
 
-    def _find(self, limit: int, busy: Collection[str]) -> list[Candidate]:
+    def _find(self, limit: int, condition: Condition) -> list[Candidate]:
         """Return up to `limit` available jobs in the order of their turns, locked.
 
         Those of a time at which the queue named no tenants are not among them, until they are
         marked.
         """
-        found = self._by_turns(limit, busy)
+        found = self._by_turns(limit, condition)
         self._jobs = {job.candidate.id: job for job in found}
         return [job.candidate for job in found]
 
@@ -123,7 +123,7 @@ class _Claim(RuledClaim):
                 weight = self._weight_of(job.tenant)
                 self._positions[job.priority] = position.served(job.tenant, weight)
 
-    def _by_turns(self, limit: int, busy: Collection[str]) -> list[TurnJob]:
+    def _by_turns(self, limit: int, condition: Condition) -> list[TurnJob]:
         found: dict[_Share, dict[UUID, TurnJob]] = {}
         exhausted: set[_Share] = set()
         listed = limit + _SPARE
@@ -142,7 +142,7 @@ class _Claim(RuledClaim):
                 self._queue,
                 turns,
                 limit=needed,
-                busy=busy,
+                condition=condition,
                 isolation=self._isolation,
             )
             by_turn: dict[_Share, dict[UUID, TurnJob]] = {}

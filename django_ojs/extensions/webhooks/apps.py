@@ -1,14 +1,8 @@
 """The app of webhooks: `INSTALLED_APPS = ["django_ojs", "django_ojs.extensions.webhooks"]`."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from django.apps import AppConfig
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
-
-if TYPE_CHECKING:
-    from django_ojs.extension import Extension
 
 
 class WebhooksConfig(AppConfig):
@@ -18,9 +12,4 @@ class WebhooksConfig(AppConfig):
     label = "ojs_webhooks"
     verbose_name = format_lazy("{}: {}", _("Background jobs"), _("webhooks"))
     default_auto_field = "django.db.models.BigAutoField"
-
-    def ojs_extensions(self) -> "Sequence[Extension]":
-        """Return the extension."""
-        from django_ojs.extensions.webhooks.extension import WebhooksExtension
-
-        return (WebhooksExtension(),)
+    ojs_extensions = ("django_ojs.extensions.webhooks.extension.WebhooksExtension",)

@@ -131,7 +131,10 @@ class WorkflowAdmin(OperatorModelAdmin):
             steps = query(gettext_noop("steps"), lambda: _steps(workflow)) if is_drawn else None
             waits = None
             if workflow is not None and workflow.state == WorkflowState.RUNNING:
-                waits = query(gettext_noop("why it waits"), lambda: _why_it_waits(steps or []))
+                may_see = payloads.may_see(request)
+                waits = query(
+                    gettext_noop("why it waits"), lambda: _why_it_waits(steps or [], may_see)
+                )
             first = steps[0].type if steps else None
         context: dict[str, Any] = {"workflow": workflow, "unread": query.unread}
         if workflow is not None:
@@ -210,14 +213,14 @@ def _first_types(rows: Sequence[Workflow]) -> dict[UUID, str | None]:
     return dict(first.values_list("workflow_id", "type"))
 
 
-def _why_it_waits(steps: Sequence[StepRow]) -> tuple[StepRow, str] | None:
+def _why_it_waits(steps: Sequence[StepRow], may_see: bool) -> tuple[StepRow, str] | None:
     """Return a step of a workflow without a running job, and a sentence on what it waits for."""
     if any(step.job_state == State.ACTIVE for step in steps):
         return None
     for step in steps:
         if step.state == StepState.ENQUEUED:
             job = Job.primary.filter(pk=step.id).first()
-            reason = None if job is None else why_not_running(job)
+            reason = None if job is None else why_not_running(job, may_see=may_see)
             if reason is not None:
                 return step, reason.sentence
     ready = next((step for step in steps if step.state == StepState.READY), None)

@@ -25,9 +25,9 @@ from django_ojs.extensions.workflows.models import Workflow, WorkflowState
 from django_ojs.extensions.workflows.spec import CALLBACKS, CallbackName, Graph, WorkflowType
 from django_ojs.extensions.workflows.spec.definition import located
 from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.handler_registry import registry
 from django_ojs.handlers import Handler
 from django_ojs.options import Request, envelope_of
-from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidRequest, OJSError

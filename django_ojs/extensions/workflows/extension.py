@@ -181,14 +181,18 @@ class WorkflowsExtension(Extension):
 
 
 def _advancing(interval: float) -> DueStep:
-    from django_ojs.extensions.workflows.operations import due
-    from django_ojs.extensions.workflows.operations.advance import TASK, WORKFLOWS_AT_ONCE
+    from django_ojs.extensions.workflows.operations.advance import (
+        TASK,
+        WORKFLOWS_AT_ONCE,
+        advance_if_due,
+    )
+    from django_ojs.extensions.workflows.storage import due_condition
 
     return DueStep(
-        run=due.advance_if_due,
+        run=advance_if_due,
         interval=interval,
         batch=WORKFLOWS_AT_ONCE,
-        when=due.due_condition,
+        when=due_condition,
         task=TASK,
     )
 
@@ -200,7 +204,7 @@ def _request_ended(job: Any) -> None:
 
 
 def _advance_if_due() -> int:
-    from django_ojs.extensions.workflows.operations.due import advance_if_due
+    from django_ojs.extensions.workflows.operations.advance import advance_if_due
 
     return advance_if_due()
 

@@ -25,7 +25,6 @@ from django_ojs.operations.info import info
 from django_ojs.operations.push import PushOptions, push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Envelope, Limits, distinct
-from django_ojs.spec.envelope.model import key_of_queue
 from django_ojs.spec.errors import (
     InvalidRequest,
     JobNotFound,
@@ -258,7 +257,6 @@ def check_access(wanted: Envelope, access: Access) -> None:
     """Reject a job that the caller may not enqueue, or that may affect jobs of other queues.
 
     Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
-    Jobs in any queue may share a limit key, and wait while this job runs or pauses the key.
     """
     queue: object = wanted.queue
     if not isinstance(queue, str):
@@ -270,11 +268,15 @@ def check_access(wanted: Envelope, access: Access) -> None:
         raise PermissionDenied.of(
             "unique.keys", "must have queue: these credentials are for some queues only."
         )
-    limit = wanted.rate_limit if isinstance(wanted.rate_limit, dict) else {}
-    if access.queues is not None and limit.get("key") not in (None, key_of_queue(wanted.queue)):
-        raise PermissionDenied.of(
-            "rate_limit.key", "must be left out: these credentials are for some queues only."
-        )
+    if access.queues is None:
+        return
+    for known in registry.attributes:
+        value = getattr(wanted, known.name, None) or wanted.extra.get(known.name)
+        if known.beyond_queue is not None and value is not None:
+            member = known.beyond_queue(value, wanted.queue)
+            if member is not None:
+                rule = "must be left out: these credentials are for some queues only."
+                raise PermissionDenied.of(member, rule)
 
 
 def _read(data: Any, limits: Limits | None) -> Envelope:

@@ -25,7 +25,7 @@ from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.retry import revive
 from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
-from django_ojs.spec.envelope import Envelope, validate
+from django_ojs.spec.envelope import Envelope, validate, with_stored
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
@@ -206,10 +206,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         # the arguments after it was computed.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
-    if job.options.get("rate_limit"):
-        changed.rate_limit = job.options["rate_limit"]
-        # If the job has no key of its own, this is the key of its queue.
-        job.options = {**job.options, "limit_key": changed.limit_key}
+    job.options = with_stored(job.options, job.queue)
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = job_row.size_of(sized)

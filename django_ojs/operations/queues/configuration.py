@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.hooks import publish
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.access import operator
-from django_ojs.operations.queues.rows import is_deleted, rows, touch
+from django_ojs.operations.queue_rows import is_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
@@ -44,7 +44,7 @@ def _create(name: str, given: dict[str, Any]) -> None:
     existing = rows().select_for_update().filter(pk=name).first()
     if existing is not None and is_deleted(existing):
         _store(name, given)
-        hooks.queue_configured(name)
+        hooks.call_within(hooks.registry.queue_configured, name)
     elif existing is not None or counts.by_queue([name]).get(name):
         raise _exists(name)
     else:
@@ -52,7 +52,7 @@ def _create(name: str, given: dict[str, Any]) -> None:
             with database.atomic():
                 config = merge({}, given)
                 rows().create(name=name, config=config, rules=hooks.rules_of(config))
-                hooks.queue_configured(name)
+                hooks.call_within(hooks.registry.queue_configured, name)
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
     publish(EventType.QUEUE_CREATED, of_queue, name)
@@ -71,7 +71,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
     _change(name, given)
-    hooks.after_queue_configured(name)
+    hooks.call_within(hooks.registry.after_queue_configured, name)
     return get(name)
 
 
@@ -97,7 +97,7 @@ def _change(name: str, given: dict[str, Any]) -> None:
     if name != DEFAULT_POLICY:
         dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
-    hooks.queue_configured(name)
+    hooks.call_within(hooks.registry.queue_configured, name)
     publish(EventType.QUEUE_CONFIG_UPDATED, of_queue, name, changed=sorted(given))
     if changes := _changes(before, after):
         operator.acted("queue.configured", name, changes=changes)

@@ -18,7 +18,7 @@ from django_ojs.hooks import publish
 from django_ojs.models import Job, Queue
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
-from django_ojs.operations.queues.rows import make, mark_deleted, rows, touch
+from django_ojs.operations.queue_rows import make, mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
@@ -270,5 +270,5 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
-    hooks.queue_deleted(name)
+    hooks.call_within(hooks.registry.queue_deleted, name)
     queue_configs.changed()

@@ -12,7 +12,7 @@ from django_ojs.conf import settings
 from django_ojs.hooks import publish
 from django_ojs.models import Queue
 from django_ojs.operations.access import operator
-from django_ojs.operations.queues.rows import rows, touch
+from django_ojs.operations.queue_rows import rows, touch
 from django_ojs.operations.queues.status import QueueState
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.published import EventType, of_queue

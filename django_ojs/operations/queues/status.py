@@ -14,7 +14,7 @@ from django_ojs.models import KnownName, Queue
 from django_ojs.models.known_name import NameKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Order, Page, PageRequest
-from django_ojs.operations.queues.rows import RESERVED, has_new_jobs, is_deleted
+from django_ojs.operations.queue_rows import RESERVED, has_new_jobs, is_deleted
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig

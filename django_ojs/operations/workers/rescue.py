@@ -270,10 +270,13 @@ class DeadWorkers:
         if (now := time.monotonic()) < self._look_at:
             return False
         self._look_at = now + LOOK_INTERVAL
-        ended = database.dialect().ended_holder(
-            database.connection(), lease.MAINTENANCE, back_for=self._back_for()
+        if not database.dialect().is_server:  # It shows no sessions.
+            return False
+        dead = database.dialect().dead_workers(
+            database.connection(), back_for=self._back_for(), lease=lease.MAINTENANCE
         )
-        return ended is not None and lease.take_from(ended, holder)
+        ended = (worker for worker, session in dead if session is not None)
+        return any(lease.take_from(worker, holder) for worker in ended)
 
     @property
     def had_outage(self) -> bool:

@@ -14,7 +14,7 @@ from django_ojs.spec.envelope.model import (
 )
 from django_ojs.spec.envelope.parse import ATTRIBUTES, parse, parse_alike, when_text
 from django_ojs.spec.envelope.render import StoredJob, outline, render, workflow_of
-from django_ojs.spec.envelope.stored import options_of
+from django_ojs.spec.envelope.stored import options_of, store_with, with_stored
 from django_ojs.spec.envelope.validate import (
     check_bytes,
     check_queue,
@@ -50,7 +50,9 @@ __all__ = [
     "parse_alike",
     "render",
     "sized",
+    "store_with",
     "validate",
     "when_text",
+    "with_stored",
     "workflow_of",
 ]

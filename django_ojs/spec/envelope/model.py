@@ -1,6 +1,5 @@
 """The job envelope as a value (ojs-core §5): what a client asks for, before a job is stored."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,10 +17,6 @@ SPECVERSIONS: Final = frozenset({SPECVERSION, "1.0"})
 
 MIN_PRIORITY: Final = -100
 MAX_PRIORITY: Final = 100
-
-#: The longest limit key, in characters, and the key of a limit that is sent without one.
-MAX_LIMIT_KEY: Final = 255
-LIMIT_KEY_OF_QUEUE: Final = "queue:{queue}"
 
 #: Milliseconds that fit a 32-bit column: 24 days.
 MAX_TIMEOUT_MS: Final = 2**31 - 1
@@ -94,18 +89,3 @@ class Envelope:
         """How many seconds after it is stored it may start for the first time."""
         given = (self.enqueue_ttl, self.total_timeout)
         return min((seconds for seconds in given if seconds is not None), default=None)
-
-    @property
-    def limit_key(self) -> str | None:
-        """The key of its rate limit policy. A policy without a key has the key of the queue."""
-        if not self.rate_limit:
-            return None
-        return self.rate_limit.get("key") or key_of_queue(self.queue)
-
-
-def key_of_queue(queue: str) -> str:
-    """Return the limit key of the jobs of a queue that are sent with a limit without a key."""
-    key = LIMIT_KEY_OF_QUEUE.format(queue=queue)
-    if len(key) <= MAX_LIMIT_KEY:
-        return key
-    return LIMIT_KEY_OF_QUEUE.format(queue=hashlib.sha256(queue.encode()).hexdigest()[:32])

@@ -88,17 +88,17 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
         check_size(sized(envelope), limits)
 
 
-def check_type(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = "type") -> None:
+def check_type(value: object, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check a job type. Raises InvalidJobType, JobTypeTooLong."""
     # What the pattern matches is ASCII: its characters are its bytes.
     if isinstance(value, str) and len(value) <= limits.type_bytes and _TYPE(value):
         return
     if not isinstance(value, str) or not value:
-        raise InvalidJobType.of(field, "must be a non-empty string")
+        raise InvalidJobType.of("type", "must be a non-empty string")
     if _longer(value, limits.type_bytes):
-        raise JobTypeTooLong.of(field, f"must be at most {limits.type_bytes} bytes long")
+        raise JobTypeTooLong.of("type", f"must be at most {limits.type_bytes} bytes long")
     raise InvalidJobType.of(
-        field, "must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter"
+        "type", "must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter"
     )
 
 

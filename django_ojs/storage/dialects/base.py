@@ -40,6 +40,9 @@ ALL_QUEUES = "*"
 #: More seconds than any database has been back for, which means that it was not away.
 ALWAYS = 1e9
 
+#: The condition on the workers of `dead_workers`.
+_HOLDS_LEASE = "AND id = (SELECT holder FROM ojs_lease WHERE name = %(lease)s)"
+
 
 def claim_values(request: ClaimRequest) -> dict[str, Any]:
     """Return the parameters of the statements that claim jobs."""
@@ -94,27 +97,6 @@ class Dialect(Server):
         transaction sees only what was committed before it began.
         """
 
-    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Make new admission tickets of a queue valid, if it has room and none is left.
-
-        A ticket is the permission to add a job without counting jobs. Without tickets, the
-        holder of the lock counts.
-        """
-
-    @abstractmethod
-    def queue_counts(
-        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> list[tuple[str, int, int]]:
-        """Return (state, jobs, bytes) of a queue in these states, under one snapshot."""
-
-    def spend_tickets(
-        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
-    ) -> None:
-        """Take `cost` tickets for jobs added under the queue lock; make `room` more valid.
-
-        If the bound has another version now, this does nothing.
-        """
-
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -125,7 +107,7 @@ class Dialect(Server):
 
         Return rows of `CLAIMED`, in no particular order, or None if the queue has rules that are
         not applied. With `floor`, leave out the jobs before it; this is only used if
-        `snapshot_held`.
+        there is an `oldest_transaction`.
         """
         values = claim_values(request)
         values |= {"limit": request.limit, "max_bytes": request.max_bytes}
@@ -211,15 +193,8 @@ class Dialect(Server):
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], **parts: str
     ) -> list[tuple[int, str | None]]:
         """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
-        parts["count_rows"] = self.sql["count_rows"]
+        parts["count_rows"] = self._count_rows("1 = 1")
         return self._rows(connection, "known_queues", values, **parts)
-
-    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
-        """Return the time if another transaction has been open for so many seconds.
-
-        Return None if there is none, or if open transactions do not make claims slow.
-        """
-        return None
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
@@ -284,17 +259,31 @@ class Dialect(Server):
         rows = self._rows(connection, "due_queues", {"after": after, "limit": limit})
         return [(queue, bool(is_due)) for queue, is_due in rows]
 
-    @abstractmethod
     def counts(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, str, int]]:
-        """Return (queue, state, number) for these queues, or for all."""
+        self,
+        connection: BaseDatabaseWrapper,
+        by: str,
+        *,
+        queues: Collection[str] | None = None,
+        states: Collection[str] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """Return the sums of jobs and of their bytes, after what they are counted `by`.
 
-    @abstractmethod
-    def count_totals(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, int]]:
-        """Return (state, number): the sums over these queues, or over all."""
+        That is "state" or "queue, state". Only of these queues and states, where they are given.
+        """
+        conditions, values = ["1 = 1"], dict[str, str]()
+        for column, wanted in (("queue", queues), ("state", states)):
+            if wanted is not None:
+                some = {f"{column}_{n}": each for n, each in enumerate(wanted)}
+                names = ", ".join(f"%({name})s" for name in some)
+                conditions.append(f"{column} IN ({names})" if some else "1 = 0")
+                values |= some
+        rows = self._count_rows(" AND ".join(conditions))
+        found = self._rows(connection, "counts", values, by=by, count_rows=rows)
+        return [(*keys, int(jobs), int(size)) for *keys, jobs, size in found]
+
+    def _count_rows(self, where: str) -> str:
+        return self.sql["count_rows"].format(where=where)
 
     @abstractmethod
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
@@ -371,21 +360,14 @@ class Dialect(Server):
         found: str | None = self._rows(connection, "api_key", [prefix])[0][0]
         return found
 
-    def condition(self, name: str, **numbers: float) -> str:
-        """Return the SQL of a condition, to be executed as in a statement that has parameters.
-
-        Such conditions are read often, many in one statement (see `raw_queries.which_hold`). One is
-        `counts_have_changes`, which holds if `fold_counts` has anything to do.
-        """
-        statement = self.sql[name]
-        for key, number in numbers.items():
-            statement = statement.replace(f"%({key})s", repr(float(number)))
-        return f"({statement})"
-
     def dead_workers(
-        self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        back_for: float = ALWAYS,
+        lease: str | None = None,
     ) -> list[tuple[str, Session | None]]:
-        """Return workers that count as dead, by id.
+        """Return workers that count as dead, by id. With `lease`, only the holder of this lease.
 
         A worker with None has sent no heartbeat for too long, while those of others were stored;
         see `steady`. A worker with a session counts as dead because that session has ended on the
@@ -393,13 +375,19 @@ class Dialect(Server):
         how many seconds the database has been back: without a heartbeat since then, a session
         proves nothing.
         """
-        found = self._rows(connection, "dead_workers", {"back_for": back_for}, **self._steady_since)
+        values = {"back_for": back_for, "lease": lease}
+        parts = self._steady_since | {"among": "" if lease is None else _HOLDS_LEASE}
+        found = self._rows(connection, "dead_workers", values, **parts)
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
 
     def dead_workers_condition(self, *, back_for: float = ALWAYS) -> str:
-        """Return the SQL condition that `dead_workers` may return a worker; see `condition`."""
-        found = self.condition("dead_workers", back_for=back_for).format(**self._steady_since)
-        return f"EXISTS {found}"
+        """Return the SQL condition that `dead_workers` may return a worker.
+
+        It is one of those that are asked together (see `raw_queries.which_hold`).
+        """
+        found = self.sql["dead_workers"].replace("%(back_for)s", repr(float(back_for)))
+        found = found.format(**self._steady_since, among="")
+        return f"EXISTS ({found})"
 
     def steady(self, beat_ms: str = "0") -> str:
         """Return the SQL condition that heartbeats have been stored without a gap until now.
@@ -435,9 +423,3 @@ class Dialect(Server):
         with connection.cursor() as cursor:
             cursor.execute(self.sql["take_lease"], {"name": name, "holder": holder, "term": term})
             return bool(cursor.rowcount)
-
-    def ended_holder(
-        self, connection: BaseDatabaseWrapper, lease: str, *, back_for: float
-    ) -> str | None:
-        """Return the worker that holds a lease, if its session has ended; see `dead_workers`."""
-        return None

@@ -90,8 +90,6 @@ def row_of(envelope: Envelope) -> JobRow:
         row["marks"] = envelope.marks
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
-    if envelope.rate_limit:
-        row["options"]["limit_key"] = envelope.limit_key
     if envelope.pending:
         row["pending"] = True
     if envelope.scheduled_at is not None:
@@ -141,8 +139,6 @@ class NewRow(NamedTuple):
         """Return the columns that an enqueue sets."""
         envelope = self.envelope
         options = options_of(envelope)
-        if envelope.rate_limit:
-            options["limit_key"] = envelope.limit_key
         # A relative time was made absolute when the job was stored.
         for name, given, absolute in (
             ("scheduled_at", envelope.scheduled_at, self.due_at),

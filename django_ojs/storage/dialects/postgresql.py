@@ -51,6 +51,7 @@ _SQL = load_all(
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
+    "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),
 }
 #: A server that disappears without ending its connections is noticed after eight seconds, leaving
 #: time for a heartbeat before the worker counts as dead. A host that does not respond is given up
@@ -188,23 +189,6 @@ class PostgreSQL(Inserts):
         version = self._rows(connection, "read_bound_version", [former, queue])[0][1]
         return (version or "0") if locked else None
 
-    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        with transaction.atomic(using=connection.alias):
-            self.begin_write(connection)
-            self._run(connection, "renew_tickets", [queue])
-
-    def queue_counts(
-        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> list[tuple[str, int, int]]:
-        return self._rows(connection, "queue_counts", {"queue": queue, "states": list(states)})
-
-    def spend_tickets(
-        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
-    ) -> None:
-        values: dict[str, str | int] = {"queue": queue, "version": version}
-        values |= {"cost": cost, "room": room}
-        self._run(connection, "spend_tickets", values)
-
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         given = [{"id": str(key), "due_at": at.isoformat()} for key, at in jobs.items()]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
@@ -216,16 +200,6 @@ class PostgreSQL(Inserts):
             return self._rows(connection, "promote", [limit])
         values = {"queues": list(queues), "each": limit}
         return self._rows(connection, "promote_by_queue", values)
-
-    def counts(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, str, int]]:
-        return self._rows(connection, "counts", {"queues": queues})
-
-    def count_totals(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, int]]:
-        return self._rows(connection, "count_totals", {"queues": queues})
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         return int(self._rows(connection, "fold_counts")[0][0])
@@ -432,15 +406,11 @@ class PostgreSQL(Inserts):
         rows = self._rows(connection, "lock_holders", values)
         return [LockHolder(*row) for row in rows]
 
-    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
-        return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
-
-    def ended_holder(
-        self, connection: BaseDatabaseWrapper, lease: str, *, back_for: float
-    ) -> str | None:
-        values = {"name": lease, "back_for": back_for}
-        rows = self._rows(connection, "ended_holder", values)
-        return str(rows[0][0]) if rows else None
+    def oldest_transaction(
+        self, connection: BaseDatabaseWrapper
+    ) -> tuple[timedelta, datetime] | None:
+        age, now = self._rows(connection, "oldest_transaction")[0]
+        return None if age is None else (age, now)
 
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         return [name for (name,) in self._rows(connection, "invalid_indexes")]
@@ -450,10 +420,6 @@ class PostgreSQL(Inserts):
 
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
         return [HorizonHolder(*row) for row in self._rows(connection, "horizon")]
-
-    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
-        rows = self._rows(connection, "snapshot_held", [seconds])
-        return cast("datetime", rows[0][0]) if rows else None
 
     def is_timeout_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _QUERY_CANCELED

@@ -1,8 +1,8 @@
 """The rows and values that the statements of a dialect take and return."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from django_ojs.spec.isolation import Isolation
@@ -22,13 +22,16 @@ ALL_RULES: Final = -1
 SHORTEST_LEASE_MS: Final = 2000
 
 
-class Named(NamedTuple):
+@dataclass(frozen=True, order=True, slots=True)
+class Named:
     """A trigger, a function, a procedure or an index on the table of jobs."""
 
     kind: str
     name: str
     #: The table of a trigger or an index.
     table: str
+    #: Whether it is a trigger that does not fire.
+    is_disabled: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.kind.lower()} {self.name}" + (f" of {self.table}" if self.table else "")
@@ -77,16 +80,9 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An available job of a queue that has rules.
-
-    Jobs that a rule counts together have a key, which it locks. `policy` is the JSON by which that
-    rule decides.
-    """
+    """An available job of a queue that has rules."""
 
     id: UUID
     size: int
     #: The claims to which it is open (see `spec.hold`).
     hold: int
-    key: str | None = None
-    policy: str | None = None
-    is_locked: bool = False

@@ -325,18 +325,15 @@ class Server(ABC):
         """
         return []
 
-    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
-        """Return how long the oldest other transaction has been open, or None.
+    def oldest_transaction(
+        self, connection: BaseDatabaseWrapper
+    ) -> tuple[timedelta, datetime] | None:
+        """Return how long the oldest other transaction has been open, and the time, or None.
 
         While it is open, no row that was changed since can be removed, and claims get slower. The
         result is also None if the database does not show it.
         """
         return None
-
-    def triggers(self, connection: BaseDatabaseWrapper) -> dict[tuple[str, str], bool]:
-        """Return whether each trigger on a table of django_ojs fires, by trigger and table."""
-        rows = self._rows(connection, "triggers")
-        return {(trigger, table): bool(fires) for trigger, table, fires in rows}
 
     def named_objects(self, connection: BaseDatabaseWrapper) -> set[Named]:
         """Return the triggers, functions, procedures and indexes on jobs of django_ojs."""

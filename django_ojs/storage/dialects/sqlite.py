@@ -46,6 +46,7 @@ _SQL = load_all(
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
+    "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),
 }
 #: The statements by whether the queues have to have room.
 _INSERT_JOBS = {
@@ -133,12 +134,6 @@ class SQLite(Dialect):
         self.begin_write(connection)
         return ""
 
-    def queue_counts(
-        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> list[tuple[str, int, int]]:
-        values = {"queue": queue, "states": json.dumps(list(states))}
-        return self._rows(connection, "queue_counts", values)
-
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         given = [
             {"id": key.hex, "due_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"}
@@ -169,18 +164,6 @@ class SQLite(Dialect):
         values = {"keys": json.dumps(list(before)), "now": _next_millisecond()}
         rows = self._rows(connection, "promote", values)
         return [(self.uuid(key), queue, before[key]) for key, queue in rows]
-
-    def counts(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, str, int]]:
-        rows = self._rows(connection, "counts")
-        return [row for row in rows if queues is None or row[0] in queues]
-
-    def count_totals(
-        self, connection: BaseDatabaseWrapper, queues: list[str] | None
-    ) -> list[tuple[str, int]]:
-        named = None if queues is None else json.dumps(queues)
-        return self._rows(connection, "count_totals", {"queues": named})
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         """Do nothing, because triggers write the counts themselves."""

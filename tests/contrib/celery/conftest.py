@@ -10,7 +10,7 @@ import pytest
 from django_ojs import testing
 from django_ojs.contrib.celery import app, registration
 from django_ojs.contrib.celery.configuration import configuration
-from django_ojs.registry import registry
+from django_ojs.handler_registry import registry
 
 
 @pytest.fixture

@@ -347,8 +347,8 @@ def test_a_claim_reads_no_more_of_a_large_tenant_than_it_takes() -> None:
     begin_with("A19")
     turn = {"priorities": [0, 0], "tenants": ["a", "A00"], "skip": [0, 0], "numbers": [1, 1]}
     with connection.cursor() as cursor:
-        statement = files.text("turn_jobs").format(isolation="")
-        values = {"queue": NAME, "limit": 2, "busy": [], **turn}
+        statement = files.text("turn_jobs").format(isolation="", condition="")
+        values = {"queue": NAME, "limit": 2, **turn}
         cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values)
         ((((plan,),),)) = cursor.fetchall()
         assert rows_read(plan["Plan"]) < 10

@@ -7,7 +7,8 @@ from typing import Any
 
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron.operations import Definition, due_query
+from django_ojs.extensions.cron.operations import Definition
+from django_ojs.extensions.cron.operations.tick import last_query
 from django_ojs.extensions.events.models import Event
 
 SECOND = timedelta(seconds=1)
@@ -39,7 +40,7 @@ def make_due(*names: str, ago: timedelta = SECOND) -> datetime:
     changed = CronJob.primary.filter(pk__in=names).update(due_at=at, next_run_at=at)
     assert changed == len(names)
     # As if so much time had passed since the last query of this process.
-    due_query.last_query.reset()
+    last_query.reset()
     return at
 
 

@@ -13,7 +13,8 @@ from django.test import override_settings
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron import storage as cron_jobs
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
-from django_ojs.extensions.cron.operations import due_query, pruning, schedule
+from django_ojs.extensions.cron.operations import pruning, schedule
+from django_ojs.extensions.cron.operations import tick as tick_module
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry
 from django_ojs.operations.due_check import DueCheck
@@ -448,7 +449,7 @@ class TestOverlap:
         cron.remove("report")
         finish()
         DueCheck().promote()
-        assert due_query.fire_if_due() == 1
+        assert tick_module.fire_if_due() == 1
         finish()
 
     def test_enqueue_holds_no_job_of_another_server_which_nothing_here_could_activate(self) -> None:
@@ -612,12 +613,12 @@ def test_fetch_over_http_fires_what_is_due() -> None:
 def test_without_cron_jobs_a_process_queries_them_twice_a_second_at_most(
     django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert due_query.INTERVAL == 0.4
+    assert tick_module.INTERVAL == 0.4
     # It may go by on a busy machine.
-    monkeypatch.setattr(due_query, "INTERVAL", 3600)
+    monkeypatch.setattr(tick_module, "INTERVAL", 3600)
     with django_assert_num_queries(1):
         for _ in range(5):
-            assert due_query.fire_if_due() == 0
+            assert tick_module.fire_if_due() == 0
     with django_assert_num_queries(1):
         DueCheck().promote()
 
@@ -626,15 +627,15 @@ def test_what_is_left_of_a_batch_is_fired_at_once(monkeypatch: pytest.MonkeyPatc
     for name in ("a", "b", "c"):
         register(name)
     make_due("a", "b", "c")
-    monkeypatch.setattr(due_query, "fire_due", lambda: cron.fire_due(limit=2))
-    assert [due_query.fire_if_due() for _ in range(3)] == [2, 1, 0]
+    monkeypatch.setattr(tick_module, "fire_due", lambda: cron.fire_due(limit=2))
+    assert [tick_module.fire_if_due() for _ in range(3)] == [2, 1, 0]
 
 
 def test_workers_that_help_leave_what_is_due_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due_query, "INTERVAL", 0)
+    monkeypatch.setattr(tick_module, "INTERVAL", 0)
     late = timedelta(minutes=5)
     register()
     make_due("report")
-    assert due_query.fire_if_due(late) == 0
+    assert tick_module.fire_if_due(late) == 0
     make_due("report", ago=timedelta(minutes=9))
-    assert due_query.fire_if_due(late) == 1
+    assert tick_module.fire_if_due(late) == 1

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.cron.models import CronJob, CronRun
-from django_ojs.extensions.cron.operations import due_query as due_cron
+from django_ojs.extensions.cron.operations import tick
 from django_ojs.extensions.cron.operations.pruning import RunPruner
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.events.operations import log
@@ -25,8 +25,8 @@ from django_ojs.extensions.statistics import extension as statistics
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import dispatch
+from django_ojs.extensions.workflows import storage as workflows_storage
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
-from django_ojs.extensions.workflows.operations import due as due_workflows
 from django_ojs.extensions.workflows.operations import pruning as workflow_pruning
 from django_ojs.models import BulkOperation, Worker
 from django_ojs.operations import beat, expiry, promotion, queues
@@ -130,11 +130,11 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         [lambda: factories.push(scheduled_at=HOUR), factories.push],
     ),
     expiry.expired_condition: ([expired_job], [lambda: factories.push(expires_at=HOUR)]),
-    due_cron.due_condition: (
+    tick.due_condition: (
         [due_cron_job],
         [lambda: cron_jobs.register("c")],
     ),
-    due_workflows.due_condition: (
+    workflows_storage.due_condition: (
         [
             ready_step,
             lambda: ready_step(-HOUR),
@@ -232,7 +232,7 @@ def test_what_is_due_for_a_while_is_that_much_later() -> None:
     for condition in (
         promotion.due_condition,
         expiry.expired_condition,
-        due_cron.due_condition,
+        tick.due_condition,
     ):
         asked = [condition(timedelta(minutes=50)), condition(timedelta(minutes=70))]
         assert raw_queries.which_hold(asked) == [True, False]

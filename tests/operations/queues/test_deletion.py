@@ -9,8 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job, Queue
-from django_ojs.operations import ack, fail, fetch, queues
-from django_ojs.operations.queues import rows
+from django_ojs.operations import ack, fail, fetch, queue_rows, queues
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound, QueueFull
 from django_ojs.storage.figures import counts
 from tests.factories import (
@@ -59,22 +58,22 @@ def test_a_queue_with_history_goes_and_the_history_stays() -> None:
     assert (read(job.pk).state, known()) == ("completed", [])
     with pytest.raises(NotFound):
         queues.get("a")
-    assert rows.settle_deleted() == 0
+    assert queue_rows.settle_deleted() == 0
     Job.objects.all().delete()
     assert known() == []
-    assert rows.settle_deleted() == 1
+    assert queue_rows.settle_deleted() == 1
     assert not Queue.objects.exists()
 
 
 def test_deleted_queues_that_keep_their_history_hide_no_other_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rows, "BATCH", 1)
+    monkeypatch.setattr(queue_rows, "BATCH", 1)
     for name in ("a", "b", "c"):
         in_state("completed", queue=name)
         queues.delete(name)
     push(queue="c")
-    assert rows.settle_deleted() == 1
+    assert queue_rows.settle_deleted() == 1
     assert Queue.objects.get(pk="c").config == {}
 
 
@@ -121,7 +120,7 @@ def test_a_job_that_fails_after_the_deletion_makes_the_queue_anew() -> None:
     assert (status.state, status.depth, status.config.max_envelope_bytes) == ("active", 1, None)
     # Reading has changed nothing; maintenance keeps it known when its jobs have ended.
     assert Queue.primary.get(pk="a").config
-    assert rows.settle_deleted() == 1
+    assert queue_rows.settle_deleted() == 1
     Job.objects.all().delete()
     assert queues.get("a").created_at == status.created_at
 

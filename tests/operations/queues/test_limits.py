@@ -13,8 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.extensions.limits import queue_limits
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.models import Queue
-from django_ojs.operations import ack, fail, fetch, queues
-from django_ojs.operations.queues import rows
+from django_ojs.operations import ack, fail, fetch, queue_rows, queues
 from django_ojs.storage import in_memory_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
@@ -357,7 +356,7 @@ def test_a_limit_that_sql_has_written_holds_once_the_maintenance_has_seen_it() -
     queues.configure("written", {"max_envelope_bytes": 10_000})
     push_many(3, queue="written")
     Queue.primary.filter(pk="written").update(config={"concurrency": 1})
-    assert rows.put_rules_right() == 1
+    assert queue_rows.put_rules_right() == 1
     in_memory_state.reset()
     assert len(fetch.fetch(["written"], count=3, worker_id=WORKER)) == 1
-    assert rows.put_rules_right() == 0
+    assert queue_rows.put_rules_right() == 0

@@ -24,12 +24,13 @@ from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows import storage as stored
 from django_ojs.extensions.workflows.api import cancel_workflow
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
-from django_ojs.extensions.workflows.operations import after_commit, due, pruning, starting
+from django_ojs.extensions.workflows.operations import after_commit, pruning, starting
+from django_ojs.extensions.workflows.operations.advance import last_query
+from django_ojs.handler_registry import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry
 from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
-from django_ojs.registry import registry
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.storage import database
 from django_ojs.worker.executor import run_handler
@@ -939,12 +940,12 @@ class TestPruning:
 def test_a_fetch_over_http_advances_too_at_most_once_in_an_interval() -> None:
     workflow = create(chain(job("a"), job("b")))
     ack.ack(take("a").id)
-    due.last_query.reset()
+    last_query.reset()
     (claimed,) = fetch.fetch(["default"])
     assert claimed.type == "b"
     ack.ack(claimed.id)
     fetch.fetch(["default"])
     assert read(workflow).state == "running"
-    due.last_query.reset()
+    last_query.reset()
     fetch.fetch(["default"])
     assert read(workflow).state == "completed"

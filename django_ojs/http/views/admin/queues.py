@@ -48,7 +48,7 @@ class AdminQueue(AdminQueueView):
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
-        return _detail(queues.get(self.queue(name)))
+        return detail(queues.get(self.queue(name)))
 
 
 class AdminQueueChange(AdminQueueView):
@@ -77,18 +77,7 @@ class AdminQueueConfig(AdminQueueView):
             return render_configuration(name, queues.configure_default(self.body()))
         changes = self.body()
         self.access.check_dead_letter_queue(changes)
-        return _detail(queues.configure(self.new_queue(name), changes))
-
-
-class AdminQueueRateLimit(AdminQueueView):
-    """Replace the limits of a queue (ojs-rate-limiting §7.2); an unknown queue is created."""
-
-    needs = {"PUT": Scope.ADMIN}
-
-    def put(self, request: Request, name: str) -> dict[str, Any]:
-        rates = dict(self.body())
-        changes = {"concurrency": rates.pop("concurrency", None), "rate_limit": rates or None}
-        return _detail(queues.configure(self.new_queue(name), changes))
+        return detail(queues.configure(self.new_queue(name), changes))
 
 
 class AdminQueueJobs(AdminQueueView):
@@ -124,7 +113,8 @@ def _summary(queue: QueueStatus) -> dict[str, Any]:
     }
 
 
-def _detail(queue: QueueStatus) -> dict[str, Any]:
+def detail(queue: QueueStatus) -> dict[str, Any]:
+    """Return the JSON object of one queue, with its configuration."""
     return {
         **_summary(queue),
         **hooks.shown_of_queues([queue.name], to_operators=True)[queue.name],

@@ -2,24 +2,16 @@
 -- first `skip`, and `limit` in all.
 --
 -- The rows are those of the given tenants in the given order, and no more are locked than are returned.
--- The last column is as in candidates.sql of the limits.
-SELECT id, priority, tenant, enqueued_at, size, hold, limit_key, policy,
-       CASE WHEN limit_key IS NOT NULL
-            THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
-FROM (
+SELECT id, priority, tenant, enqueued_at, size, hold FROM (
     SELECT job.* FROM unnest(
         %(priorities)s::smallint[], %(tenants)s::text[], %(skip)s::integer[], %(numbers)s::integer[]
     ) AS turn (priority, tenant, skip, number)
     CROSS JOIN LATERAL (
-        SELECT j.id, j.priority, turn.tenant, j.enqueued_at, coalesce(j.size_bytes, 0) AS size, j.hold,
-               j.options ->> 'limit_key' AS limit_key, (j.options -> 'rate_limit')::text AS policy
+        SELECT j.id, j.priority, turn.tenant, j.enqueued_at, coalesce(j.size_bytes, 0) AS size, j.hold
         FROM ojs_job AS j
         WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 AND {marked} {{isolation}}
           AND j.priority = turn.priority AND {tenant} = turn.tenant
-          AND (j.expires_at IS NULL OR j.expires_at > statement_timestamp())
-          AND (j.hold <> 14 OR (
-              j.options ->> 'limit_key' <> ALL(%(busy)s::text[])
-              AND current_setting('transaction_isolation') LIKE 'read %%'))
+          AND (j.expires_at IS NULL OR j.expires_at > statement_timestamp()){{condition}}
         ORDER BY j.enqueued_at, j.id
         OFFSET turn.skip LIMIT turn.number FOR UPDATE SKIP LOCKED
     ) AS job

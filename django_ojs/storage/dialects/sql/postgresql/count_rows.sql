@@ -1,3 +1,3 @@
 -- The rows that add up to the counts: the folded counts and what changed since.
-SELECT queue, state, n FROM ojs_count
-UNION ALL SELECT queue, state, n FROM ojs_count_change
+SELECT queue, state, n, bytes FROM ojs_count WHERE {{where}}
+UNION ALL SELECT queue, state, n, bytes FROM ojs_count_change WHERE {{where}}

@@ -8,12 +8,14 @@
 --
 -- Since the database was away, the session of a worker that has not sent a heartbeat proves nothing
 -- yet: it may need some seconds to connect again, to another server after a failover.
+--
+-- Each worker that waits for a lease asks about its holder, one row: {{among}}.
 SELECT id, NULL, NULL FROM ojs_worker AS worker
 WHERE seen_at <= statement_timestamp() - dead_after_ms * interval '1 millisecond'
-  AND {{steady}}
+  AND {{steady}} {{among}}
 UNION ALL
 SELECT id, session_pid, session_started_at FROM ojs_worker AS w
-WHERE session_started_at IS NOT NULL
+WHERE session_started_at IS NOT NULL {{among}}
   AND seen_at >= statement_timestamp() - %(back_for)s * interval '1 second'
   AND NOT EXISTS (
     SELECT 1 FROM pg_stat_get_activity(w.session_pid::integer) AS a

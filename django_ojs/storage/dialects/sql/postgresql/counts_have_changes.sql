@@ -1,2 +1,0 @@
--- Whether there are changes that were not added to the counts.
-SELECT EXISTS (SELECT FROM ojs_count_change)

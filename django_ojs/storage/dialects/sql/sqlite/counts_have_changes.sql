@@ -1,2 +1,0 @@
--- Triggers write the counts themselves.
-SELECT 0
