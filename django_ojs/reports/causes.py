@@ -14,7 +14,6 @@ from django_ojs.extension import WantedEvents
 from django_ojs.finding import Finding
 from django_ojs.hooks import registry
 from django_ojs.models import Job
-from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.reports import ended_workers, not_running, release_history
 from django_ojs.reports.findings import by_kind
 from django_ojs.spec.published import EventType, PastEvent
@@ -113,6 +112,6 @@ def _why_it_waits(queue: str) -> str:
     ready = Job.primary.filter(queue=queue, state=State.AVAILABLE).order_by("enqueued_at", "pk")
     if (job := ready.first()) is None:
         return ""
-    key = job.limit_key and redacted_key(job.limit_key, may_see=False)
-    why = not_running.why_not_running(job, key=key)
+    # An incident is shown to people who may see no argument of a job.
+    why = not_running.why_not_running(job)
     return f"Its oldest ready job: {why.sentence}" if why else ""
