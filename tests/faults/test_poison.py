@@ -13,7 +13,7 @@ from tests.faults.checker import Fault, check
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import DRAIN, Site
 
-JOBS = 20_000 if FULL else 3_000
+JOBS = 20_000 if FULL else 1_000
 MILLISECONDS = 5
 
 pytestmark = [
