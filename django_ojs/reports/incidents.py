@@ -97,7 +97,7 @@ def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
 
 
 def _is_new(row: Incident | None, now: datetime) -> bool:
-    """Whether a finding with this row is an incident that nobody has found yet."""
+    """Whether a finding with this row begins a new incident."""
     return row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN)
 
 
