@@ -1,5 +1,6 @@
 """The overview: what is wrong first, then the queues."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,6 +21,7 @@ from django_ojs.finding import Finding
 from django_ojs.hooks import registry
 from django_ojs.models import Incident, Overview, Queue
 from django_ojs.operations.maintenance import mode
+from django_ojs.operations.queues import QueueStatus
 from django_ojs.reports import current_findings, incidents, latest_runs, verdict
 from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import by_kind, worst_first
@@ -27,6 +29,7 @@ from django_ojs.reports.health_queries import maintained
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import ByState
 
 #: Queues of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
@@ -101,7 +104,8 @@ class OverviewAdmin(OperatorModelAdmin):
         return {key: Overview(pk="1") if key == "1" else None for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        overview = Overview(pk="1")
+        """Show the page; with `?live=1`, only the region that is refreshed every two seconds."""
+        overview, is_live = Overview(pk="1"), "live" in request.GET
         with timed_queries() as query:
             now = timezone.now()
             known = query(gettext_noop("incidents"), incidents.rows)
@@ -110,7 +114,8 @@ class OverviewAdmin(OperatorModelAdmin):
             before = known or {}
             over = incidents.ended(before, found.findings, now=now, are_complete=is_complete)
             context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
-            context["panels"] = self.panels(request, query, overview)
+            if not is_live:
+                context["panels"] = self.panels(request, query, overview)
             explained = query(
                 gettext_noop("incidents"),
                 lambda: incidents.explained(before, found.findings, now),
@@ -129,7 +134,8 @@ class OverviewAdmin(OperatorModelAdmin):
         )
         context["is_overview"] = True
         context["buttons"] = self.buttons(request, overview)
-        return self.render(request, "overview", _("Overview"), context)
+        template = "overview_now" if is_live else "overview"
+        return self.render(request, template, _("Overview"), context)
 
     def _incidents(
         self, request: HttpRequest, found: Sequence[Finding], cells: Mapping[str, Any]
@@ -178,9 +184,21 @@ def _over(query: TimedQueries, rows: Sequence[Incident]) -> list[tuple[Incident,
     return [(row, numbers.get((row.queue, row.type))) for row in rows]
 
 
+def _sums(queues: Iterable[QueueStatus]) -> ByState:
+    """Return the jobs of all these queues by state."""
+    total: Counter[State] = Counter()
+    for each in queues:
+        total.update(each.counts)
+    return dict(total)
+
+
 def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
-    jobs = query(gettext_noop("counts"), counts.totals)
     listing, workers = found.listing, found.queues.listening
+    jobs = (
+        _sums(listing.rows)
+        if listing and listing.total == len(listing.rows)
+        else query(gettext_noop("counts"), counts.totals)
+    )
     shown = found.queues.rows[:MAX_ROWS]
     named = {each.queue for each in found.causes if each.queue}
     rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]

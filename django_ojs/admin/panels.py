@@ -23,8 +23,8 @@ class Panel:
     `read` returns what its template gets as `panel`, or None if there is nothing to show. Each of
     its queries runs in the `TimedQueries` of the page, and returns None if it takes too long.
     `template` is the name of the template, and `figures` that of one for the list of figures with
-    which a page of a queue and the overview begin. On the page of a queue, such a panel is right
-    below it; any other one is at the end. A lower `place` comes first.
+    which a page of a queue begins: such a panel is right below it, and any other one at the end. On
+    the overview, the figures of a panel are above it. A lower `place` comes first.
     """
 
     kind: type[Any]

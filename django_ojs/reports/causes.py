@@ -10,11 +10,9 @@ from typing import Final
 
 from django.utils import timezone
 
-from django_ojs.extension import WantedEvents
 from django_ojs.finding import Finding
-from django_ojs.hooks import registry
 from django_ojs.models import Job
-from django_ojs.reports import ended_workers, not_running, release_history
+from django_ojs.reports import not_running, release_history
 from django_ojs.reports.findings import by_kind
 from django_ojs.spec.published import EventType, PastEvent
 from django_ojs.spec.states import State
@@ -25,7 +23,6 @@ _BEFORE: Final = timedelta(minutes=15)
 _CLOCKS: Final = timedelta(seconds=1)
 #: Incidents whose causes are looked for: the first of each kind, as the overview shows them.
 _MOST: Final = 5
-_MOST_EVENTS: Final = 200
 
 _OF_QUEUES: Final = (
     EventType.QUEUE_PAUSED,
@@ -42,25 +39,18 @@ def with_causes(found: Sequence[Finding]) -> list[Finding]:
     first = {kind[0].identity for kind in by_kind(found)[:_MOST]}
     if not first:
         return list(found)
-    wanted = WantedEvents(
-        types=(*_OF_QUEUES, EventType.WORKER_STOPPED),
-        limit=_MOST_EVENTS,
-        among=ended_workers.MOST_EVENTS,
-    )
-    latest: Sequence[PastEvent] = registry.brought("past_events", wanted)
-    starts = release_history.starts()
+    types = (*_OF_QUEUES, EventType.WORKER_STARTED, EventType.WORKER_STOPPED)
+    latest = release_history.read(types)
     return [
-        replace(each, cause=_cause(each, latest, starts)) if each.identity in first else each
+        replace(each, cause=_cause(each, latest)) if each.identity in first else each
         for each in found
     ]
 
 
-def _cause(finding: Finding, latest: Sequence[PastEvent], starts: Sequence[PastEvent]) -> str:
+def _cause(finding: Finding, latest: Sequence[PastEvent]) -> str:
     assert finding.since is not None
     after, until = finding.since - _BEFORE, finding.since + _CLOCKS
-    before = [
-        (time, what) for time, what in _happened(finding, latest, starts) if after <= time <= until
-    ]
+    before = [(time, what) for time, what in _happened(finding, latest) if after <= time <= until]
     if before:
         time, what = max(before)
         moment = f"{timezone.localtime(time):%H:%M:%S}"
@@ -70,9 +60,7 @@ def _cause(finding: Finding, latest: Sequence[PastEvent], starts: Sequence[PastE
     return _why_it_waits(finding.queue) if finding.kind == "queue_late" else ""
 
 
-def _happened(
-    finding: Finding, latest: Sequence[PastEvent], starts: Sequence[PastEvent]
-) -> Iterator[tuple[datetime, str]]:
+def _happened(finding: Finding, latest: Sequence[PastEvent]) -> Iterator[tuple[datetime, str]]:
     """Yield what may cause an incident of this kind, with the times."""
     if finding.kind == "no_worker":
         for event in latest:
@@ -88,7 +76,7 @@ def _happened(
         if event.subject == finding.queue and event.type in types:
             yield event.time, _of_queue(event)
     if finding.since is not None and not is_pause:
-        changes = release_history.changes(finding.since - _BEFORE, finding.queue, latest=starts)
+        changes = release_history.changes(finding.since - _BEFORE, finding.queue, latest)
         for time, release in changes:
             yield time, f"a worker of the release {release} started"
 

@@ -101,7 +101,13 @@ def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindi
     statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
     oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting)) if waiting else {}
-    rows = queue_rows(query, statuses, oldest, may_be_full=seen.full_queues)
+    rows = queue_rows(
+        query,
+        statuses,
+        oldest,
+        may_be_full=seen.full_queues,
+        may_be_nameless=seen.nameless_claims,
+    )
     status = maintenance(query) if seen.maintenance_mode else MaintenanceStatus(enabled=False)
     observed = query("failures", lambda: health_queries.observe(seen))
     found = findings.of_system(
@@ -109,7 +115,11 @@ def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindi
         observed or Observations(),
         maintenance=status,
         listening=rows.listening,
-        transaction=ask("open transactions", health_queries.oldest_transaction),
+        transaction=(
+            ask("open transactions", health_queries.oldest_transaction)
+            if seen.old_transaction
+            else None
+        ),
         keys=(query("API keys", key_expiry.problems) or ()) if seen.keys else (),
     )
     return CurrentFindings(
@@ -134,9 +144,13 @@ def queue_rows(
     oldest: Mapping[str, datetime] | None = None,
     *,
     may_be_full: bool = True,
+    may_be_nameless: bool = True,
 ) -> QueueRows:
-    """Return the rows of these queues."""
-    listening = query("workers", lambda: queue_overview.listeners(statuses))
+    """Return the rows of these queues; `queue_overview` says what `may_be_…` are."""
+    listening = query(
+        "workers",
+        lambda: queue_overview.listeners(statuses, may_be_nameless=may_be_nameless),
+    )
     names = [status.name for status in statuses]
     flows = query("throughput", lambda: queue_overview.flows(names))
     by_queue = listening.by_queue if listening else None

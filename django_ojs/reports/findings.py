@@ -25,8 +25,6 @@ from django_ojs.reports.queue_overview import Level, Listeners, OverviewRow
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.server import LockHolder
 
-#: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
-OLD: Final = timedelta(minutes=15)
 VERY_OLD: Final = timedelta(hours=1)
 
 #: A queue counts as full within this time after the first job that it rejected or dropped.
@@ -65,7 +63,7 @@ def of_system(
     if observed.fresh_dead:
         found.append(_dead_letters(observed.fresh_dead))
     found += observed.found
-    if transaction is not None and transaction >= OLD:
+    if transaction is not None and transaction >= health_queries.OLD:
         found.append(_transaction(transaction))
     found += map(_key, keys)
     return worst_first(found)
@@ -121,7 +119,7 @@ def by_kind(found: Sequence[Finding]) -> list[list[Finding]]:
 
 
 def _unknown_types(seen: Signs) -> list[Finding]:
-    return list(map(_unknown_type, health_queries.held_back())) if seen.held_back else []
+    return list(map(_unknown_type, health_queries.next_jobs()[1])) if seen.held_back else []
 
 
 def _maintenance(status: MaintenanceStatus) -> Finding:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Case, Exists, F, IntegerField, OuterRef, When
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -23,7 +23,7 @@ from django_ojs.models import ApiKey, Attempt, Job, Lease, Queue, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import expiry, promotion
 from django_ojs.operations.maintenance import lease
-from django_ojs.reports import ended_workers
+from django_ojs.reports import ended_workers, queue_overview
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
@@ -38,9 +38,9 @@ LATELY: Final = timedelta(hours=1)
 #: For how long the last failure of an extension is shown.
 FAILURES_SHOWN: Final = timedelta(hours=1)
 MOST_LOST: Final = 1_000
-#: How many of the jobs that are due next are read to find those of unknown types.
-MOST_DUE: Final = 2_000
 MOST_TYPES: Final = 10
+#: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
+OLD: Final = timedelta(minutes=15)
 #: How long maintenance may be late before it is a finding.
 LATE: Final = timedelta(minutes=1)
 #: If the maintenance was done last so long ago, no process does it.
@@ -120,6 +120,9 @@ class Signs:
     held_back: bool = True
     maintenance_mode: bool = True
     full_queues: bool = True
+    #: Whether jobs run, or ended lately, that were claimed without the id of a worker.
+    nameless_claims: bool = True
+    old_transaction: bool = True
     keys: bool = False
     #: The extensions that may have found something.
     extensions: Sequence[Extension] = ()
@@ -150,6 +153,8 @@ def signs(*, with_keys: bool = True) -> Signs:
         "held_back": promotion.due_condition(-delay),
         "maintenance_mode": raw_queries.condition(Queue, f"name = '{ALL_QUEUES}'"),
         "full_queues": raw_queries.condition(Queue, "near_full_at IS NOT NULL"),
+        "nameless_claims": queue_overview.nameless_condition(),
+        "old_transaction": database.dialect().open_since.format(ago(OLD.total_seconds())),
     }
     if with_keys:
         in_use = f"expires_at IS NOT NULL OR rejected_at > {hour}"
@@ -168,11 +173,11 @@ def signs(*, with_keys: bool = True) -> Signs:
 
 def observe(seen: Signs) -> Observations:
     """Read what happened lately, from some bounded ranges of indexes."""
-    due = due_by_queue() if seen.due else Counter[str]()
+    due, types = next_jobs() if seen.due or seen.held_back else (Counter[str](), ())
     return Observations(
         fresh_dead=new_dead_letters() if seen.dead_letters else 0,
         taken_back=taken_back() if seen.failed_runs else TakenBack(),
-        held_back=held_back() if seen.held_back else (),
+        held_back=types,
         due=due,
         due_is_capped=due.total() >= MOST,
         is_behind=seen.is_behind,
@@ -198,12 +203,6 @@ def found_by_extensions(seen: Signs) -> Iterator[Finding]:
     """Return the findings of the extensions that may have found something."""
     for extension in seen.extensions:
         yield from registry.brought_by(extension, "findings")
-
-
-def due_by_queue() -> Counter[str]:
-    """Return how many jobs are due and not yet available, by queue, up to `MOST` in all."""
-    due = Job.primary.filter(state__in=(State.SCHEDULED, State.RETRYABLE), due_at__lte=Now())
-    return Counter(due.order_by("due_at", "pk").values_list("queue", flat=True)[:MOST])
 
 
 def failed_extensions() -> list[Finding]:
@@ -308,23 +307,26 @@ def _lost(runs: Sequence[_LostRun]) -> LostWorkers | None:
     )
 
 
-def held_back() -> list[HeldBack]:
-    """Return the types that no handler knows, whose jobs workers postpone for a while.
+def next_jobs() -> tuple[Counter[str], list[HeldBack]]:
+    """Return how many jobs are due and not yet available, by queue, and the unknown types.
 
-    They are sought among the jobs that are due next, so a type is found when a worker meets it, and
-    no query counts the whole table.
+    Of both, the jobs that are due first are read, up to `MOST`. Workers without a handler for a job
+    postpone it for a while, so a type is found when a worker meets it, and no query counts the
+    whole table.
     """
-    due = Job.primary.filter(
+    rows = Job.primary.filter(
         state__in=(State.SCHEDULED, State.RETRYABLE),
         due_at__lte=Now() + settings().unknown_type_delay,
-    )
-    found: Counter[tuple[str, str]] = Counter()
-    for type, queue, error_type in due.order_by("due_at", "pk").values_list(
-        "type", "queue", "error__type"
-    )[:MOST_DUE]:
+    ).annotate(is_due=Case(When(due_at__lte=Now(), then=1), default=0, output_field=IntegerField()))
+    due: Counter[str] = Counter()
+    unknown: Counter[tuple[str, str]] = Counter()
+    for is_due, type, queue, error_type in rows.order_by("due_at", "pk").values_list(
+        "is_due", "type", "queue", "error__type"
+    )[:MOST]:
+        due[queue] += is_due
         if error_type == UNKNOWN_JOB_TYPE:
-            found[type, queue] += 1
-    return [
+            unknown[type, queue] += 1
+    return +due, [
         HeldBack(type=type, queue=queue, jobs=jobs)
-        for (type, queue), jobs in found.most_common(MOST_TYPES)
+        for (type, queue), jobs in unknown.most_common(MOST_TYPES)
     ]

@@ -18,6 +18,7 @@ from django_ojs.operations.workers import registry as workers_known
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
+from django_ojs.storage import database, raw_queries
 
 #: Workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000
@@ -169,10 +170,11 @@ class Listeners:
     busy: int = 0
 
 
-def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
+def listeners(statuses: Collection[QueueStatus] = (), *, may_be_nameless: bool = True) -> Listeners:
     """Return the number of running workers of each queue, from the queues in their heartbeats.
 
     A queue of `statuses` whose jobs are claimed without the id of a worker counts at least one.
+    `may_be_nameless` is False if there are no such claims.
     """
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
@@ -190,7 +192,7 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
             result.by_queue.update(taken)
             result.slots_of.update(dict.fromkeys(taken, each.worker.concurrency or 0))
     waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
-    if without := waiting - result.by_queue.keys():
+    if may_be_nameless and (without := waiting - result.by_queue.keys()):
         result.by_queue.update(without & _claimed_without_worker())
     return result
 
@@ -205,6 +207,18 @@ def is_worked(queue: str) -> bool:
         )
         or queue in _claimed_without_worker()
     )
+
+
+def nameless_condition() -> str:
+    """Return the SQL condition that `_claimed_without_worker` may find a queue."""
+    running = raw_queries.condition(Job, "state = 'active' AND worker_id IS NULL")
+    newest = (
+        f"SELECT worker_id FROM {Job._meta.db_table} WHERE state = 'completed' "
+        f"AND NOT dead_letter AND finished_at > {database.dialect().ago(LATELY.total_seconds())} "
+        f"ORDER BY finished_at DESC, id DESC LIMIT {MOST_JOBS}"
+    )
+    ended = f"EXISTS (SELECT 1 FROM ({newest}) AS newest WHERE worker_id IS NULL)"
+    return f"({running} OR {ended})"
 
 
 def _claimed_without_worker() -> set[str]:

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -31,26 +31,18 @@ class _Start:
     release: str
 
 
-def starts() -> list[PastEvent]:
-    """Return the events of the latest starts of workers, the latest first."""
-    wanted = WantedEvents(
-        types=(EventType.WORKER_STARTED,), limit=MOST_STARTS, among=ended_workers.MOST_EVENTS
-    )
-    found: list[PastEvent] = registry.brought("past_events", wanted)
-    return found
-
-
 def changes(
-    since: datetime, queue: str | None = None, *, latest: Sequence[PastEvent] | None = None
+    since: datetime, queue: str | None = None, latest: Sequence[PastEvent] | None = None
 ) -> list[tuple[datetime, str]]:
     """Return the first start of each release that followed others, oldest first.
 
     Workers are compared with those of the same queues. With `queue`, only the workers of this queue
     are read. A worker without a release has its version. The first release that is known is no
     change. Each release is returned once, because the starts of two releases alternate in a rolling
-    deployment. `latest` are the `starts`, which are read if they are not given.
+    deployment. `latest` are the events, the latest first, if they have been read already.
     """
-    latest = starts() if latest is None else latest
+    if latest is None:
+        latest = read((EventType.WORKER_STARTED,))
     found: list[tuple[datetime, str]] = []
     known: dict[tuple[str, ...], set[str]] = {}
     marked: set[str] = set()
@@ -63,8 +55,17 @@ def changes(
     return [(time, release) for time, release in found if time >= since]
 
 
+def read(types: Collection[EventType]) -> list[PastEvent]:
+    """Return the latest events of these types, the latest first."""
+    wanted = WantedEvents(types=types, limit=MOST_STARTS, among=ended_workers.MOST_EVENTS)
+    found: list[PastEvent] = registry.brought("past_events", wanted)
+    return found
+
+
 def _starts(latest: Iterable[PastEvent], queue: str | None) -> Iterator[_Start]:
     for event in latest:
+        if event.type is not EventType.WORKER_STARTED:
+            continue
         data = event.data
         queues = data.get("queues") or ()
         release, version = data.get("release"), data.get("version")

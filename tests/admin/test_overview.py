@@ -7,20 +7,27 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.admin import formatting
+from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.operations import beat, queues
+from django_ojs.models import Incident
+from django_ojs.operations import beat, fetch, queues
 from tests import factories
-from tests.admin.users import at, root
+from tests.admin.test_pages import fill
+from tests.admin.users import at, root, staff
+from tests.browser.test_accessibility import incident
 from tests.factories import active, push, push_many, worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
-#: Statements of the overview, those of session and user included.
+#: Statements of the overview, those of session, user and time limit included; the begin and the end
+#: of its transaction are none.
 BUDGET = 20
 
 
@@ -124,3 +131,65 @@ def test_tables_come_before_charts() -> None:
     page = root().get(at("overview/")).content.decode()
     places = [page.index(each) for each in ("<h2>Queues", "<h2>Types", 'class="ojs-charts"')]
     assert places == sorted(places)
+
+
+def test_charts_mark_starts_of_workers_pauses_and_configurations() -> None:
+    ran("mail.send", completed=1, ms=5)
+    listener("web-1", "email")
+    queues.configure("email", {"backpressure": {"max_depth": 4}})
+    queues.pause("email")
+    page = root().get(at("overview/")).content.decode()
+    (marks,) = set(re.findall(r'<ul class="ojs-markers">.*?</ul>', page, re.DOTALL))
+    told = plain(marks)
+    for text in ("1 worker started, ", "email: configured, ", "email: paused, "):
+        assert text in told
+    assert 'class="ojs-marker"' in page
+
+
+def test_what_is_refreshed_every_two_seconds_is_a_region_without_the_charts() -> None:
+    push(queue="email")
+    client = root()
+    page = client.get(at("overview/")).content.decode()
+    with CaptureQueriesContext(connection) as captured:
+        region = client.get(at("overview/?live=1")).content.decode()
+    for text in ('id="ojs-now"', "<h2>Queues", "ojs-verdict"):
+        assert text in region
+    for text in ("<html", 'id="ojs-hour"', "ojs-charts"):
+        assert text in page
+        assert text not in region
+    assert not any('AS "sum_enqueued"' in each["sql"] for each in captured.captured_queries)
+    assert staff("view_queue").get(at("overview/?live=1")).status_code == 403
+
+
+def much_goes_wrong() -> None:
+    """Make many queues, types and incidents of each kind."""
+    incident()
+    fill(20)
+    for n in range(20):
+        push_many(3, queue=f"unworked-{n}")
+        queues.pause(f"unworked-{19 - n // 2}")
+        ran(f"type.{n}", completed=10, failed=n, ms=10 * n + 1)
+        fetch.fetch([f"queue-{n}"], worker_id=f"worker-{n}", due=False)
+    # Optional apps may have incidents of their own, such as keys that are paused.
+    LimitKey.primary.update(paused_until=None)
+    factories.age_all(timedelta(minutes=30))
+    rollups.flush()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_takes_at_most_twenty_statements_however_much_there_is_to_show() -> None:
+    much_goes_wrong()
+    client = root()
+    client.get(at("overview/"))
+    with CaptureQueriesContext(connection) as captured:
+        page = client.get(at("overview/")).content.decode()
+    found = Incident.primary.values_list("identity", flat=True)
+    assert {identity.partition(":")[0] for identity in found} >= {
+        *("queue_full", "queue_late", "queue_paused", "queue_unworked"),
+        *("type_failing", "dead_letters", "worker_stale"),
+    }
+    assert page.count('<li class="ojs-is-') >= 5
+    assert page.count('data-label="Busy slots"') == page.count('data-label="Runs in 1 h"') == 12
+    texts = [each["sql"] for each in captured.captured_queries]
+    texts = [text for text in texts if text not in ("BEGIN", "COMMIT")]
+    assert len(texts) <= BUDGET, "\n".join(f"{n} {text[:300]}" for n, text in enumerate(texts))

@@ -327,6 +327,33 @@ def test_a_press_is_not_lost_to_a_refresh_between_down_and_up(page: Any) -> None
     counts(page.get_by_role("list", name="Path of the job: available"), 1)
 
 
+def test_the_overview_follows_every_two_seconds_for_who_wants_it(page: Any) -> None:
+    push(queue="email")
+    page.goto(f"{ADMIN}overview/")
+    faster = page.get_by_role("button", name="Update every 2 s")
+    assert faster.get_attribute("aria-pressed") == "false"
+    ready = page.locator("#ojs-now tbody td[data-label=Ready]")
+    shows(ready, "1")
+    push_many(2, queue="email")
+    with page.expect_response(lambda response: "live=1" in response.url) as found:
+        faster.click()
+    assert "<html" not in found.value.text()
+    shows(ready, "3")
+    assert faster.get_attribute("aria-pressed") == "true"
+    # The browser remembers it, and the page asks by itself.
+    page.goto(f"{ADMIN}overview/")
+    push(queue="email")
+    with page.expect_response(lambda response: "live=1" in response.url):
+        pass
+    shows(ready, "4")
+    faster.click()
+    assert faster.get_attribute("aria-pressed") == "false"
+    # Pages without such a region have no such button.
+    page.goto(f"{ADMIN}queue/")
+    shows(page.locator(".ojs-live"), "Live")
+    counts(page.get_by_role("button", name="Update every 2 s"), 0)
+
+
 def test_on_a_telephone_the_navigation_and_the_numbers_of_a_row_are_on_the_screen(
     page: Any,
 ) -> None:

@@ -168,7 +168,7 @@ def test_pages_by_name_and_by_load() -> None:
     assert (found.names, found.total) == (names, 7)
     found = known_queues.by_name(after=names[1], offset=1, limit=2)
     assert (found.names, found.total) == (names[3:5], 7)
-    assert known_queues.by_name(limit=0) == known_queues.KnownQueues(names=[], total=7)
+    assert known_queues.by_name(limit=0) == known_queues.KnownQueues(names=[], counts={}, total=7)
     found = known_queues.by_name(within={"b", "idle", "absent"})
     assert (found.names, found.total) == (["b", "idle"], 2)
     assert known_queues.by_name(within=()).total == 0

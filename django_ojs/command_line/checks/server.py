@@ -10,7 +10,7 @@ from django_ojs.command_line.checks.finding import Check
 from django_ojs.command_line.lists import short_duration
 from django_ojs.finding import Finding, Severity
 from django_ojs.formatting import grouped
-from django_ojs.reports.findings import OLD
+from django_ojs.reports.health_queries import OLD
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import HorizonHolder
 

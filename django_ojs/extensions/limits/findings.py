@@ -11,8 +11,8 @@ from typing import Final
 from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Now
 
-from django_ojs.extensions.limits import key_limits, limit_key_use
-from django_ojs.extensions.limits.limit_key_use import KeyStatus
+from django_ojs.extensions.limits import key_limits
+from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import absolute_time, grouped, number_of
@@ -53,13 +53,15 @@ def found() -> list[Finding]:
     results = [_drops(figures["jobs"], figures["dropping"])] if figures["dropping"] else []
     if figures["paused"]:
         longest = LimitKey.primary.filter(is_paused).order_by("-paused_until", "pk")
-        keys = list(longest.values_list("pk", flat=True)[:_MOST_PAUSED])
-        statuses = limit_key_use.status_of(keys, most=_MOST_WAITING + 1)
+        rows = {row.pk: row for row in longest[:_MOST_PAUSED]}
+        counted = statements().keys_waiting(rows, _MOST_WAITING + 1)
+        numbers = {key: number for key, number, _ in counted if number}
         waiting = sorted(
-            (each for each in statuses if each.waiting), key=lambda each: -each.waiting
+            ((row, numbers[key]) for key, row in rows.items() if key in numbers),
+            key=lambda each: -each[1],
         )
-        results += [_paused(each) for each in waiting[:_MOST_NAMED]]
-        more = figures["paused"] - len(keys) + len(waiting) - _MOST_NAMED
+        results += [_paused(row, number) for row, number in waiting[:_MOST_NAMED]]
+        more = figures["paused"] - len(rows) + len(waiting) - _MOST_NAMED
         if more > 0:
             results.append(_more_paused(more))
     return results
@@ -78,29 +80,28 @@ def _drops(jobs: int, keys: int) -> Finding:
     )
 
 
-def _paused(status: KeyStatus) -> Finding:
-    assert status.row is not None
-    waiting = min(status.waiting, _MOST_WAITING)
-    least = "at least " if status.waiting > waiting else ""
-    key = redacted_key(status.key, may_see=False)
+def _paused(row: LimitKey, number: int) -> Finding:
+    waiting = min(number, _MOST_WAITING)
+    least = "at least " if number > waiting else ""
+    key = redacted_key(row.pk, may_see=False)
     return Finding(
         kind="limit_key_paused",
-        subject=hashlib.sha256(status.key.encode()).hexdigest()[:16],
-        text=f"Limit key {key} is paused until {absolute_time(status.row.paused_until)}: "
+        subject=hashlib.sha256(row.pk.encode()).hexdigest()[:16],
+        text=f"Limit key {key} is paused until {absolute_time(row.paused_until)}: "
         f"{least}{number_of(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}.",
         why="None of them starts before, in no queue.",
         cure="Resume it when the cause of the pause is over.",
         command="ojs limits list",
         jobs=waiting,
-        since=status.row.paused_at,
+        since=row.paused_at,
         pages=(
             AdminPage(
                 model=LimitKey,
-                key=status.key,
+                key=row.pk,
                 action="resume",
-                state=(("paused_until", status.row.paused_until),),
+                state=(("paused_until", row.paused_until),),
             ),
-            AdminPage(model=LimitKey, key=status.key, names_key=True),
+            AdminPage(model=LimitKey, key=row.pk, names_key=True),
         ),
     )
 

@@ -15,7 +15,11 @@ from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.extension import WantedEvents
 from django_ojs.extensions.statistics import type_runs
-from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
+from django_ojs.extensions.statistics.admin_queue_figures import (
+    change_markers,
+    history_charts,
+    release_markers,
+)
 from django_ojs.extensions.statistics.history import Period, history
 from django_ojs.hooks import registry
 from django_ojs.models import Overview
@@ -86,8 +90,8 @@ def _of_all(
 ) -> Mapping[str, Any]:
     points = query(gettext_noop("history"), lambda: history("1m"))
     since = points[0].timestamp if points else timezone.now()
-    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
-    return history_charts(points, happened=deployed)
+    happened = query(gettext_noop("changes"), lambda: change_markers(since, _MARKED)) or []
+    return history_charts(points, happened=happened)
 
 
 def _of_queue(

@@ -1,7 +1,8 @@
 """What the overview and the pages of queues share: rows of queues, and charts of a period."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import ngettext, pgettext
 
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.extensions.statistics import admin_charts as charts
 from django_ojs.extensions.statistics import stats
 from django_ojs.extensions.statistics.admin_charts import Chart, Series
 from django_ojs.extensions.statistics.history import Point
 from django_ojs.extensions.statistics.rollups import BUCKETS
 from django_ojs.reports import release_history
+from django_ojs.spec.published import EventType
 
 
 def history_charts(
@@ -100,10 +103,42 @@ def history_charts(
 
 def release_markers(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
     """Return what charts mark where the release of the workers has changed."""
+    return _named(release_history.changes(since, queue))
+
+
+def change_markers(
+    since: datetime, names: Mapping[EventType, StrOrPromise]
+) -> list[tuple[datetime, str]]:
+    """Return what the charts of the overview mark: starts and releases of workers, and changes.
+
+    `names` are the words for the changes of queues. Workers that start in one minute have one mark.
+    """
+    latest = release_history.read((*names, EventType.WORKER_STARTED))
+    started = Counter(
+        event.time.replace(second=0, microsecond=0)
+        for event in latest
+        if event.type is EventType.WORKER_STARTED
+    )
     return [
-        (time, _("release %(release)s") % {"release": release})
-        for time, release in release_history.changes(since, queue)
+        *(
+            (
+                minute,
+                ngettext("%(count)d worker started", "%(count)d workers started", count)
+                % {"count": count},
+            )
+            for minute, count in started.items()
+        ),
+        *(
+            (event.time, f"{event.subject}: {names[event.type]}")
+            for event in latest
+            if event.type in names
+        ),
+        *_named(release_history.changes(since, latest=latest)),
     ]
+
+
+def _named(releases: Iterable[tuple[datetime, str]]) -> list[tuple[datetime, str]]:
+    return [(time, _("release %(release)s") % {"release": release}) for time, release in releases]
 
 
 def _markers(

@@ -111,7 +111,7 @@ def _summed(rows: QuerySet[Rollup], period: Period) -> Iterator[dict[str, Any]]:
     buckets = bucket_sums("waited", "ran")
     totals = {f"sum_{name}": Sum(name) for name in _SUMS}
     summed = rows.annotate(period=moment).values("period").annotate(**totals, **buckets)
-    return cast("Iterator[dict[str, Any]]", summed.order_by("period").iterator())
+    return cast("Iterator[dict[str, Any]]", iter(summed.order_by("period")))
 
 
 class _Sums:

@@ -3,7 +3,7 @@
 Nothing here reads the jobs, and nothing writes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -77,7 +77,7 @@ def listing(
         after=after, offset=wanted.offset, limit=wanted.limit + 1, within=within
     )
     names = keyset.page_from(found.names, _BY_NAME, wanted, count=lambda: (found.total, False))
-    return names.showing(_read(names.rows))
+    return names.showing(_read(names.rows, found.counts))
 
 
 def number(within: Collection[str] | None = None) -> int:
@@ -92,13 +92,14 @@ def busiest(*, limit: int, text: str = "", with_times: bool = True) -> Page[Queu
     may be missing.
     """
     found = known_queues.by_load(limit=limit, text=text)
-    return Page(rows=_read(found.names, with_times=with_times), count=lambda: (found.total, False))
+    rows = _read(found.names, found.counts, with_times=with_times)
+    return Page(rows=rows, count=lambda: (found.total, False))
 
 
 def get(name: str) -> QueueStatus:
     """Return a queue. Raises NotFound, and InvalidQueue for an invalid name."""
     check_queue(name, settings().limits)
-    found = _read([name])
+    found = _read([name], counts.by_queue([name]))
     if not found:
         raise not_found(name)
     return found[0]
@@ -118,11 +119,13 @@ def stored_default() -> dict[str, object]:
     return found.values_list("config", flat=True).first() or {}
 
 
-def _read(names: Collection[str], *, with_times: bool = True) -> list[QueueStatus]:
-    """Return the known queues among these names."""
+def _read(
+    names: Collection[str], numbers: Mapping[str, ByState], *, with_times: bool = True
+) -> list[QueueStatus]:
+    """Return the known queues among these names. `numbers` has their jobs by state."""
     if not names:
         return []
-    counted = {name: found for name, found in counts.by_queue(names).items() if found}
+    counted = {name: numbers[name] for name in names if numbers.get(name)}
     stored = {queue.name: queue for queue in Queue.primary.filter(pk__in={*names, DEFAULT_POLICY})}
     default = stored[DEFAULT_POLICY].config if DEFAULT_POLICY in stored else {}
     since = {name: queue.created_at for name, queue in stored.items()}

@@ -3,14 +3,29 @@
 It pauses while the tab is hidden, and skips a region in which the user selects text, types, has checked
 a box, presses a button or has the keyboard focus. Rows under the mouse do not move: a button says how
 many are new. A line at the top says as of when the page is, and why it is not refreshed. The pages work
-without it, but do not refresh. */
+without it, but do not refresh.
+
+Regions with data-ojs-live="seconds" have a button with which the user has these refreshed faster: the
+server then sends only these, and the browser remembers the choice. */
 "use strict";
 (() => {
   const regions = () => [...document.querySelectorAll("[id][data-ojs-refresh]")];
   if (!regions().length) return;
   const texts = document.getElementById("ojs-texts").dataset;
 
-  const seconds = Math.max(2, Math.min(...regions().map((r) => Number(r.dataset.ojsRefresh) || 10)));
+  const slow = Math.max(2, Math.min(...regions().map((r) => Number(r.dataset.ojsRefresh) || 10)));
+  const live = Math.min(...regions().map((r) => Number(r.dataset.ojsLive) || Infinity));
+  const KEY = "ojs-live";
+  const stored = (use) => {
+    try {
+      return use(localStorage); // A browser may not allow it: then the choice lasts as long as the page.
+    } catch {
+      return null;
+    }
+  };
+  let isFast = live < slow && stored((all) => all.getItem(KEY)) === "1";
+  let seconds = isFast ? live : slow;
+  let since = 0; // Seconds since the whole page was asked for.
   let delay = seconds;
   let timer = 0;
   let missed = 0; // Refreshes in a row that changed nothing on the page.
@@ -30,7 +45,8 @@ without it, but do not refresh. */
   const state = line.appendChild(make("span", ""));
   const more = line.appendChild(make("button", "ojs-button"));
   const pause = line.appendChild(make("button", "ojs-button"));
-  more.type = pause.type = "button";
+  const faster = line.appendChild(make("button", "ojs-button", texts.textFaster));
+  more.type = pause.type = faster.type = "button";
   document.querySelector(".ojs-page")?.prepend(line);
 
   /* Say as of when the page is. `problem`: why it is not refreshed; a screen reader says it once. */
@@ -46,6 +62,8 @@ without it, but do not refresh. */
     const counted = rows === 1 ? texts.textNewOne : texts.textNewMany;
     more.textContent = rows ? counted.replace("{n}", rows) : texts.textMoved;
     pause.hidden = ended;
+    faster.hidden = ended || live >= slow;
+    faster.setAttribute("aria-pressed", String(isFast));
     pause.textContent = paused ? texts.textResume : texts.textPause;
   };
   const end = (problem) => {
@@ -108,7 +126,11 @@ without it, but do not refresh. */
     let fresh = false;
     if (!document.hidden && !regions().every(busy)) {
       try {
-        const response = await fetch(location.href, { credentials: "same-origin" });
+        since += seconds;
+        const address = new URL(location.href);
+        if (isFast && since < slow) address.searchParams.set("live", "1");
+        else since = 0;
+        const response = await fetch(address, { credentials: "same-origin" });
         if (response.redirected || response.status === 403) end(texts.textLoggedOut);
         else if (response.status === 404) end(texts.textGone);
         else if (!response.ok) throw new Error(String(response.status));
@@ -136,6 +158,15 @@ without it, but do not refresh. */
   pause.addEventListener("click", () => {
     paused = !paused;
     missed = 0;
+    clearTimeout(timer);
+    if (!paused) refresh();
+    show();
+  });
+
+  faster.addEventListener("click", () => {
+    isFast = !isFast;
+    stored((all) => all.setItem(KEY, isFast ? "1" : "0"));
+    delay = seconds = isFast ? live : slow;
     clearTimeout(timer);
     if (!paused) refresh();
     show();

@@ -191,8 +191,11 @@ class Dialect(Server):
 
     def known_queues(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], **parts: str
-    ) -> list[tuple[int, str | None]]:
-        """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
+    ) -> list[tuple[int, str | None, str | None, int | None]]:
+        """Return known queues by state: (number of all, name, state, number of jobs).
+
+        `figures.known_queues` has the parts of the statement.
+        """
         parts["count_rows"] = self._count_rows("1 = 1")
         return self._rows(connection, "known_queues", values, **parts)
 

@@ -406,6 +406,12 @@ class PostgreSQL(Inserts):
         rows = self._rows(connection, "lock_holders", values)
         return [LockHolder(*row) for row in rows]
 
+    open_since = (
+        "EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) "
+        "AND xact_start < {})"
+    )
+
     def oldest_transaction(
         self, connection: BaseDatabaseWrapper
     ) -> tuple[timedelta, datetime] | None:

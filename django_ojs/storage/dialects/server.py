@@ -325,6 +325,10 @@ class Server(ABC):
         """
         return []
 
+    #: The SQL condition that another transaction has been open since {}; it is false if the
+    #: database does not show it.
+    open_since = "1 = 0"
+
     def oldest_transaction(
         self, connection: BaseDatabaseWrapper
     ) -> tuple[timedelta, datetime] | None:

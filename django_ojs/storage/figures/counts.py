@@ -25,11 +25,18 @@ _DEAD: Final = "dead_letter"
 def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     """Return the counts of these queues, or of all that have ever had a job."""
     wanted = None if queues is None else list(queues)
-    counts: dict[str, ByState] = {}
     found = database.dialect().counts(database.connection(), "queue, state", queues=wanted)
-    for queue, state, number, _ in found:
-        _add(counts.setdefault(queue, {}), state, number)
-    return counts
+    return summed((queue, state, number) for queue, state, number, _ in found)
+
+
+def summed(rows: Iterable[tuple[str, str | None, int | None]]) -> dict[str, ByState]:
+    """Return the counts of rows of (queue, state, number), in the order of the queues."""
+    found: dict[str, ByState] = {}
+    for queue, state, number in rows:
+        by_state = found.setdefault(queue, {})
+        if state and number:
+            _add(by_state, state, int(number))
+    return found
 
 
 def totals(queues: Iterable[str] | None = None, *, dead_letter: bool | None = None) -> ByState:

@@ -1,4 +1,4 @@
-"""The names of the known queues: a page by name, or the queues with the highest load.
+"""The known queues and their counts: a page by name, or the queues with the highest load.
 
 A producer may make up any number of names. So the database selects and counts them.
 """
@@ -12,6 +12,8 @@ from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, WAITING, State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.queue_configs import DELETED
 
 #: The name that stands for all queues, or all types, that are not listed. No name may begin so.
@@ -20,9 +22,10 @@ OTHERS: Final = "_other"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownQueues:
-    """Names of queues, and the number of all that match."""
+    """Names of queues with their jobs by state, and the number of all that match."""
 
     names: list[str]
+    counts: dict[str, ByState]
     total: int
 
 
@@ -110,7 +113,8 @@ def _query(
         condition=" AND ".join((wanted, *conditions)),
         **parts,
     )
-    return KnownQueues(names=[name for _, name in rows if name is not None], total=rows[0][0])
+    found = counts.summed((name, state, number) for _, name, state, number in rows if name)
+    return KnownQueues(names=list(found), counts=found, total=rows[0][0])
 
 
 def _one_of(prefix: str, names: Collection[str]) -> tuple[str, dict[str, str]]:

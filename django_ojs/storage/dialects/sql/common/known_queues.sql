@@ -1,9 +1,9 @@
 -- The known queues: those with a row that is not deleted, and those with jobs. A deleted queue is
 -- known while jobs of it have not ended.
 --
--- Each row has the number of all known queues that match, and the name of one of the page; one row
--- has no name if the page is empty. So the database sorts and counts them, however many there are,
--- and the process reads a page.
+-- Each row has the number of all known queues that match, the name of one of the page, and one of
+-- its states with its number of jobs, if it has any; one row has no name if the page is empty. So
+-- the database sorts and counts them, however many there are, and the process reads a page.
 WITH counted AS (
     SELECT queue, sum(n) AS jobs,
            sum(CASE WHEN state IN ({waiting}) THEN n ELSE 0 END) AS waiting,
@@ -30,8 +30,10 @@ ranked AS (
                 THEN 1 ELSE 0 END AS configured
     FROM known
 )
-SELECT total.n, page.queue
+SELECT total.n, page.queue, states.state, states.n
 FROM (SELECT count(*) AS n FROM ranked) AS total
 LEFT JOIN (SELECT * FROM ranked WHERE {after} ORDER BY {order}
            LIMIT {limit} OFFSET %(offset)s) AS page ON 1 = 1
+LEFT JOIN (SELECT queue AS name, state, sum(n) AS n FROM ({count_rows}) AS counts
+           GROUP BY queue, state) AS states ON states.name = page.queue
 ORDER BY {order}
