@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, Final
 
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
@@ -99,9 +99,10 @@ def _p50(histogram: _Histogram) -> float:
 
 
 def _running() -> Mapping[_Key, list[float]]:
-    """Return for how many seconds the jobs of each queue and type have run so far."""
+    """Return for how many seconds the jobs have run so far, of types that also ran yesterday."""
     now = timezone.now()
-    jobs = Job.primary.filter(state=State.ACTIVE, started_at__isnull=False)
+    before = Rollup.primary.filter(_was_then(now), type=OuterRef("type"))
+    jobs = Job.primary.filter(Exists(before), state=State.ACTIVE, started_at__isnull=False)
     found: defaultdict[_Key, list[float]] = defaultdict(list)
     for queue, type, at in jobs.values_list("queue", "type", "started_at")[:_MOST_RUNNING]:
         if at is not None:
@@ -109,14 +110,18 @@ def _running() -> Mapping[_Key, list[float]]:
     return found
 
 
+def _was_then(now: datetime) -> Q:
+    """The minutes around this time yesterday."""
+    yesterday = minute_of(now - _DAY)
+    return Q(minute__gte=yesterday - _HALF_AN_HOUR, minute__lt=yesterday + _HALF_AN_HOUR)
+
+
 def _histograms(types: Collection[str]) -> dict[tuple[str, str, bool], list[int]]:
     """Return how long the runs of these types took, by queue and type: lately, and yesterday."""
     now = timezone.now()
-    lately, yesterday = minute_of(now) - MINUTE * (MINUTES - 1), minute_of(now - _DAY)
-    is_lately = Q(minute__gte=lately)
-    was_then = Q(minute__gte=yesterday - _HALF_AN_HOUR, minute__lt=yesterday + _HALF_AN_HOUR)
+    is_lately = Q(minute__gte=minute_of(now) - MINUTE * (MINUTES - 1))
     rows: Iterable[Any] = (
-        Rollup.primary.filter(is_lately | was_then, type__in=sorted(types))
+        Rollup.primary.filter(is_lately | _was_then(now), type__in=sorted(types))
         .values("queue", "type", lately=ExpressionWrapper(is_lately, BooleanField()))
         .annotate(**bucket_sums("ran"))
         .order_by()
