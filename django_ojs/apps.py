@@ -18,10 +18,7 @@ from django_ojs.conf import are_wrong_and_reported, settings
 
 #: Modules with models that only extensions, HTTP or the admin need.
 _OTHER_MODELS: Final = (
-    *(
-        f"models.{name}"
-        for name in ("api_key", "bulk_operation", "dead_letter", "incident", "overview")
-    ),
+    *(f"models.{name}" for name in ("api_key", "bulk_operation", "incident")),
     *(f"extensions.{name}.models" for name in ("audit", "backpressure", "events", "statistics")),
 )
 

@@ -10,18 +10,16 @@ from django.apps import apps
 
 from django_ojs.models.actor_kind import ActorKind
 from django_ojs.models.attempt import Attempt
-from django_ojs.models.job import Job
+from django_ojs.models.job import DeadLetterJob, Job
 from django_ojs.models.known_name import KnownName
 from django_ojs.models.lease import Lease
-from django_ojs.models.queue import Queue
+from django_ojs.models.queue import Overview, Queue
 from django_ojs.models.worker import Worker
 
 if TYPE_CHECKING:
     from django_ojs.models.api_key import ApiKey
     from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
-    from django_ojs.models.dead_letter import DeadLetterJob
     from django_ojs.models.incident import Incident
-    from django_ojs.models.overview import Overview
 
 __all__ = [
     "ActorKind",

@@ -299,3 +299,17 @@ class Job(StoredModel):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]
         return envelope.render(self, errors=errors or None, more=hooks.shown(self))
+
+
+class DeadLetterJob(Job):
+    """A discarded job that is kept for an operator (ojs-dead-letter §3).
+
+    A proxy, so that the admin lists them on a page of their own. The permission to view jobs
+    includes these.
+    """
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")

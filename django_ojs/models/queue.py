@@ -46,3 +46,19 @@ class Queue(StoredModel):
     def paused(self) -> bool:
         """Whether FETCH returns none of its jobs."""
         return self.paused_at is not None
+
+
+class Overview(Queue):
+    """The overview page of the admin, and its permission.
+
+    A proxy, because `dumpdata` reads the table of every other model.
+    """
+
+    class Meta:
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name = _("overview")
+        verbose_name_plural = _("overview")
+
+    def __str__(self) -> str:
+        return "Overview"

@@ -16,7 +16,7 @@ from django_ojs.extension import TICK, DueStep
 from django_ojs.operations import expiry, promotion, queue_rows
 from django_ojs.operations.access import known_names
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.maintenance import count_keeper, lease, pruning, stalled, timeouts
+from django_ojs.operations.maintenance import lease, pruning, stalled, timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
@@ -50,7 +50,7 @@ PRUNING_BEHIND = timedelta(minutes=1)
 
 def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
     """Return the steps of the core, which the holder of the lease does for all."""
-    keeper = count_keeper.CountKeeper()
+    keeper = counts.CountKeeper()
     return (
         DueStep(
             run=DueCheck().promote,

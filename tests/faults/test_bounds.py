@@ -19,10 +19,10 @@ from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.fetch import fetch
-from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.push import push_batch
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import CountKeeper
 from tests import fork_server
 from tests.databases import ALIASES
 from tests.factories import GENERATED, connected_to, envelope

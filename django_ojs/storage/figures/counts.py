@@ -104,3 +104,23 @@ def repair() -> list[Difference]:
     if wrong:
         hooks.call_within(hooks.registry.counts_repaired)
     return wrong
+
+
+class CountKeeper:
+    """Two maintenance steps for the counts; the second runs when the first changed something."""
+
+    def __init__(self) -> None:
+        self._folded = 0
+
+    def fold(self) -> int:
+        """Fold the changes into the counts. Return how many changes there were."""
+        folded = fold()
+        self._folded += folded
+        return folded
+
+    def vacuum_counts(self) -> int:
+        """Release the space of folded changes."""
+        if self._folded:
+            vacuum()
+        self._folded = 0
+        return 0

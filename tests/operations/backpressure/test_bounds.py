@@ -24,7 +24,6 @@ from django_ojs.operations.activate import activate
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.jobs import bulk_step, dead_letters
-from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
@@ -32,6 +31,7 @@ from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import CountKeeper
 from tests.factories import envelope, in_line, in_state
 from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND

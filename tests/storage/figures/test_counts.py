@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
-from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import CountKeeper
 from tests.cases import together
 from tests.factories import active, in_state, jobs, push, push_many
 from tests.threads import at_once
