@@ -7,10 +7,10 @@ were asked for, forgets the settings that the server has read, and runs the prog
 line: it reads the settings, and calls `django.setup()` and with it each `ready()`. It is a real
 process, with an id, signals and an exit code of its own.
 
-A fork does not show what happens at import. So the tests that are marked `smoke` start interpreters
-on SQLite, and those that use the fixture `new_interpreters` and those that coverage measures on
-every database; so does what is not `python SCRIPT`, `python -m MODULE` or `python -c CODE` with
-Django's settings.
+A fork does not show what happens at import. So the tests that use the fixture `new_interpreters`
+start interpreters, and so do those that coverage measures: in CI most that are marked `smoke`, on
+PostgreSQL. So does what is not `python SCRIPT`, `python -m MODULE` or `python -c CODE` with
+settings of Django.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-KIND = os.environ.get("OJS_TEST_DATABASE", "postgresql")
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = "DJANGO_SETTINGS_MODULE"
 #: What programs import after `django.setup()`, as checks and commands do; a server does it before.
@@ -90,12 +89,6 @@ class Start:
     always_new = False
     #: By settings module and the variables that Python reads at its start.
     servers: dict[tuple[str, ...], Server] = {}
-
-
-def pytest_runtest_setup(item: Any) -> None:
-    # On PostgreSQL forks will do: the same tests start interpreters on SQLite.
-    smoke = item.get_closest_marker("smoke") is not None
-    Start.always_new = smoke and KIND != "postgresql"
 
 
 def pytest_unconfigure() -> None:

@@ -21,14 +21,17 @@ class Statements:
         self._folder: Final = folder
         self._values: Final = tuple(values.items())
 
-    def rows(self, name: str, values: Any, **parts: str) -> list[Any]:
-        """Execute a statement, completed with `parts`, and return its rows.
+    def rows(self, name: str, values: Any, *, is_claim: bool = False, **parts: str) -> list[Any]:
+        """Execute a statement, completed with `parts`, and return its rows; see `Dialect.rows`.
 
         It is executed on the database of the jobs.
         """
         statement = self.text(name)
         return database.dialect().rows(
-            database.connection(), statement.format(**parts) if parts else statement, values
+            database.connection(),
+            statement.format(**parts) if parts else statement,
+            values,
+            is_claim=is_claim,
         )
 
     def run(self, name: str, values: Any) -> None:
@@ -38,10 +41,7 @@ class Statements:
 
     def claim_rows(self, name: str, values: Mapping[str, Any], **parts: str) -> list[Any]:
         """Execute a statement of a claim, as `rows` does. A worker's session may keep its plan."""
-        statement = self.text(name)
-        return database.dialect().claim_rows(
-            database.connection(), statement.format(**parts) if parts else statement, values
-        )
+        return self.rows(name, values, is_claim=True, **parts)
 
     def text(self, name: str) -> str:
         """Return a statement."""

@@ -156,7 +156,7 @@ class Dialect(Server):
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
         statement = self.sql["candidates"].format(isolation=isolation)
-        return self.claim_rows(connection, statement, values)
+        return self.rows(connection, statement, values, is_claim=True)
 
     def claim_chosen(
         self,

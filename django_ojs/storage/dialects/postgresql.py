@@ -347,14 +347,19 @@ class PostgreSQL(Inserts):
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
 
-    def claim_rows(
-        self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
+    def rows(
+        self,
+        connection: BaseDatabaseWrapper,
+        statement: str,
+        values: Any,
+        *,
+        is_claim: bool = False,
     ) -> list[Any]:
-        if is_repeated.get():
+        if is_claim and is_repeated.get():
             kept = _kept(connection, statement, values, is_in_transaction=True)
             if kept is not None:
                 return kept
-        return super().claim_rows(connection, statement, values)
+        return super().rows(connection, statement, values)
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         values = {"worker_id": worker_id, "finished": finished}

@@ -128,20 +128,22 @@ class Server(ABC):
         statement = self.sql[name]
         return self.rows(connection, statement.format(**parts) if parts else statement, values)
 
-    def rows(self, connection: BaseDatabaseWrapper, statement: str, values: Any) -> list[Any]:
-        """Execute a statement, and return its rows."""
+    def rows(
+        self,
+        connection: BaseDatabaseWrapper,
+        statement: str,
+        values: Any,
+        *,
+        is_claim: bool = False,
+    ) -> list[Any]:
+        """Execute a statement, and return its rows.
+
+        `is_claim`: it is one of a claim with rules, and the session of a worker may keep its plan
+        (see `is_repeated`).
+        """
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
             return list(cursor.fetchall())  # Not every driver returns a list.
-
-    def claim_rows(
-        self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
-    ) -> list[Any]:
-        """Execute a statement of a claim with rules, and return its rows.
-
-        The session of a worker may keep its plan: see `is_repeated`.
-        """
-        return self.rows(connection, statement, values)
 
     def _run(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
