@@ -10,8 +10,7 @@ for it. They are compiled when an extension is registered, when the setting `OJS
 one of `django_ojs.signals` gains or loses a receiver.
 
 If several extensions have a hook, that of the lowest number comes first, whatever the order of
-`INSTALLED_APPS`. The extensions of this package, such as the events, the statistics, the signals,
-the audit trail, the bounds, the limits and the turns of tenants, are in `django_ojs.extensions`.
+`INSTALLED_APPS`. The extensions of this package are in `django_ojs.extensions`.
 
 The hooks `around_push`, `around_store`, `around_insert`, `around_admit_again` and `around_run` are
 wrappers. Each gets a function that calls the wrapper of the next number, and at last the wrapped
@@ -26,13 +25,12 @@ has a `ClaimRule` (see `django_ojs.claim_rules`), and a bit in the column `rules
 One that keeps jobs from all claims for a while holds them (see `storage.holds`).
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -47,10 +45,6 @@ from django_ojs.spec.states import State, Trigger
 if TYPE_CHECKING:
     from django_ojs.claim_rules import ClaimRule
     from django_ojs.finding import Finding
-
-logger = logging.getLogger("django_ojs")
-
-T = TypeVar("T")
 
 #: The version of this interface. A change that extensions have to follow raises it by one.
 INTERFACE: Final = 1
@@ -638,10 +632,7 @@ class Extension:
         """
 
     def hooks(self) -> Hooks:
-        """Return the hooks for the current settings, without those that are not needed.
-
-        It is called whenever hooks are compiled.
-        """
+        """Return the needed hooks for the current settings, whenever hooks are compiled."""
         return Hooks()
 
     def for_tests(self) -> ForTests | None:
@@ -681,8 +672,7 @@ class Extension:
     def may_find(self) -> str:
         """Return an SQL condition, like `DueStep.when`, without which it finds nothing.
 
-        One statement asks the conditions of all extensions. Without one, `findings` is always
-        called.
+        One statement asks the conditions of all. Without one, `findings` is always called.
         """
         return ""
 

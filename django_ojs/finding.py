@@ -22,7 +22,7 @@ class Severity(StrEnum):
     CRITICAL = "critical"
     #: It hurts some jobs, or will soon.
     WARNING = "warning"
-    #: Nothing is wrong yet.
+    #: Nothing is wrong now.
     ADVICE = "advice"
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django import forms
@@ -116,6 +116,11 @@ class OverviewAdmin(OperatorModelAdmin):
             context = _context(query, found) | {"over": _over(query, over[:_MAX_OVER])}
             if not is_live:
                 context["panels"] = self.panels(request, query, overview)
+            explained = query(
+                gettext_noop("incidents"),
+                lambda: incidents.explained(before, found.findings, now),
+            )
+            found = replace(found, findings=explained or found.findings)
         incidents.write(before, found.findings, now=now, are_complete=is_complete)
         causes = found.causes
         navigation.remember_findings(causes, are_complete=is_complete)

@@ -34,6 +34,7 @@ class Migration(migrations.Migration):
                 ("identity", models.CharField(max_length=600, primary_key=True, serialize=False)),
                 ("severity", models.CharField(max_length=16)),
                 ("text", models.TextField()),
+                ("cause", models.TextField(blank=True)),
                 ("queue", models.CharField(blank=True, max_length=255)),
                 ("type", models.CharField(blank=True, max_length=255)),
                 ("jobs", models.PositiveBigIntegerField(default=0)),

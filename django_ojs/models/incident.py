@@ -12,6 +12,8 @@ class Incident(StoredModel):
     identity = models.CharField(primary_key=True, max_length=600)
     severity = models.CharField(max_length=16)
     text = models.TextField()
+    #: What probably caused it (`Finding.cause`), as was known when it was found first.
+    cause = models.TextField(blank=True)
     #: The queue and the type that it is about, if it is about one.
     queue = models.CharField(max_length=255, blank=True)
     type = models.CharField(max_length=255, blank=True)

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.finding import AdminPage, Finding, Severity
-from django_ojs.formatting import absolute_time, grouped, number_of
+from django_ojs.formatting import absolute_time, duration, grouped, number_of
 from django_ojs.models import ApiKey, DeadLetterJob, Job, Overview, Queue, Worker
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
@@ -401,7 +401,8 @@ def _of_taken_back(found: TakenBack) -> list[Finding]:
             Finding(
                 kind="worker_stalled",
                 text=(
-                    f"{number_of(number, 'worker')} did not answer for a time, and "
+                    f"{number_of(number, 'worker')} did not answer for "
+                    f"{duration(live.silent) if live.silent else 'a time'}, and "
                     f"{'lives' if number == 1 else 'live'}; {number_of(jobs, 'job')} "
                     f"{'was' if jobs == 1 else 'were'} taken back in the last hour."
                 ),

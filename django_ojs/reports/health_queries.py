@@ -6,9 +6,9 @@ table.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from django.db.models import Case, Exists, F, IntegerField, OuterRef, When
@@ -46,12 +46,16 @@ LATE: Final = timedelta(minutes=1)
 #: If the maintenance was done last so long ago, no process does it.
 LATE_MAINTENANCE: Final = timedelta(seconds=12)
 
+#: A worker, a job and its type, when the job was taken back, and whether the worker is alive.
+_LostRun: TypeAlias = tuple[str | None, UUID, str, datetime, bool]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LostWorkers:
     """Workers whose jobs were taken back, with the number of jobs that each had.
 
-    `job` and `type` are those that most of them had in common, `having` says how many.
+    `job` and `type` are those that most of them had in common, `having` says how many. `silent` is
+    for how long workers that are alive did not answer, at most, if it is known.
     """
 
     jobs_of: Counter[str]
@@ -59,6 +63,7 @@ class LostWorkers:
     job: UUID | None = None
     type: str | None = None
     having: int = 0
+    silent: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,13 +252,35 @@ def taken_back() -> TakenBack:
         .values_list("worker_id", "job_id", "job__type", "finished_at", "lives")[:MOST_LOST]
     )
     found = list(lost)
+    live = _lost([row for row in found if row[-1]])
     return TakenBack(
         died=_lost([row for row in found if not row[-1]]),
-        live=_lost([row for row in found if row[-1]]),
+        live=live and replace(live, silent=_silent(found)),
     )
 
 
-def _lost(runs: Sequence[tuple[str | None, UUID, str, datetime, bool]]) -> LostWorkers | None:
+def _silent(runs: Sequence[_LostRun]) -> timedelta | None:
+    """Return for how long workers that are alive did not answer, at most.
+
+    A worker was silent for some time before its jobs were taken back, and until its heartbeats were
+    stored again.
+    """
+    first: dict[str, datetime] = {}
+    for worker_id, _, _, finished_at, lives in runs:
+        if lives and worker_id:
+            first[worker_id] = min(first.get(worker_id, finished_at), finished_at)
+    back = Worker.primary.filter(pk__in=first, steady_since__isnull=False)
+    silences = [
+        steady_since - first[key] + timedelta(milliseconds=dead_after_ms)
+        for key, steady_since, dead_after_ms in back.values_list(
+            "pk", "steady_since", "dead_after_ms"
+        )
+        if steady_since is not None and steady_since > first[key]
+    ]
+    return max(silences, default=None)
+
+
+def _lost(runs: Sequence[_LostRun]) -> LostWorkers | None:
     if not runs:
         return None
     number: Counter[str] = Counter()

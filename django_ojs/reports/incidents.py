@@ -18,6 +18,7 @@ from django.utils import timezone
 from django_ojs.finding import Finding
 from django_ojs.models import Incident
 from django_ojs.reports import current_findings
+from django_ojs.reports.causes import with_causes
 from django_ojs.reports.findings import without_consequences, worst_first
 from django_ojs.storage import database
 
@@ -43,12 +44,13 @@ def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Seq
 
     `within` are the queues that the caller may use; with them, only findings about these are
     returned. With `and_keep`, starts and ends are written, if possible; without it, `since` is that
-    of the finding itself.
+    of the finding itself, and no cause is known.
     """
     now = timezone.now()
     before = rows() if and_keep else {}
     found = current_findings.read()
     if and_keep:
+        found = replace(found, findings=explained(before, found.findings, now))
         write(before, found.findings, now=now)
     return worst_first(
         [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
@@ -59,7 +61,7 @@ def look_and_forget() -> int:
     """Keep what a worker finds, for later readers."""
     now = timezone.now()
     before = rows()
-    found = current_findings.read(with_keys=False).findings
+    found = explained(before, current_findings.read(with_keys=False).findings, now)
     write(before, found, now=now, without=current_findings.OF_KEYS)
     return 0
 
@@ -69,14 +71,34 @@ def rows() -> dict[str, Incident]:
     return {row.identity: row for row in Incident.primary.all()}
 
 
+def explained(
+    before: Mapping[str, Incident], found: Sequence[Finding], now: datetime
+) -> list[Finding]:
+    """Return findings with what probably caused those that are no incident yet."""
+    new = {
+        each.identity: since(each, None, now)
+        for each in without_consequences(found)
+        if each.is_incident and _is_new(before.get(each.identity), now)
+    }
+    if not new:
+        return list(found)
+    causes = {each.identity: each.cause for each in with_causes(worst_first([*new.values()]))}
+    return [replace(each, cause=causes.get(each.identity, each.cause)) for each in found]
+
+
 def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
     """Return a finding with the time since when it has been found; advice is not kept."""
     if not finding.is_incident:
         return finding
-    if row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN):
+    if row is None or _is_new(row, now):
         return replace(finding, since=finding.since or now)
     first = row.since if finding.since is None else min(row.since, finding.since)
-    return replace(finding, since=first)
+    return replace(finding, since=first, cause=row.cause)
+
+
+def _is_new(row: Incident | None, now: datetime) -> bool:
+    """Whether a finding with this row begins a new incident."""
+    return row is None or (row.ended_at is not None and now - row.ended_at > SAME_WITHIN)
 
 
 def ended(
@@ -84,13 +106,14 @@ def ended(
 ) -> list[Incident]:
     """Return those that are over, the latest first. `found` are all findings."""
     lasting = {each.identity for each in found if each.is_incident}
+    said = _said_at_the_end(found)
     over = []
     for row in before.values():
         if row.identity in lasting:
             continue
         if row.ended_at is None and are_complete:
             row = copy(row)
-            row.ended_at = now
+            row.ended_at, row.text = now, said.get(row.identity, row.text)
         if row.ended_at is not None and row.ended_at >= now - KEPT:
             over.append(row)
     return sorted(over, key=lambda row: row.ended_at or now, reverse=True)
@@ -113,6 +136,7 @@ def write(
     causes = without_consequences(found)
     incidents = {each.identity: each for each in causes if each.is_incident}
     lasting = {each.identity for each in found if each.is_incident}
+    said = _said_at_the_end(found)
     new = [
         _row(each, now)
         for name, each in incidents.items()
@@ -126,6 +150,7 @@ def write(
                 row,
                 incidents.get(name),
                 now,
+                said=said.get(name, row.text),
                 is_over=are_complete
                 and name not in lasting
                 and name.partition(":")[0] not in without,
@@ -152,6 +177,7 @@ def _row(finding: Finding, now: datetime) -> Incident:
         identity=finding.identity,
         severity=finding.severity.value,
         text=finding.text,
+        cause=finding.cause,
         queue=finding.queue,
         type=finding.type,
         jobs=finding.jobs,
@@ -160,12 +186,17 @@ def _row(finding: Finding, now: datetime) -> Incident:
     )
 
 
+def _said_at_the_end(found: Sequence[Finding]) -> dict[str, str]:
+    """Return what the owners say of incidents that are over: an advice of the same identity."""
+    return {each.identity: each.text for each in found if not each.is_incident}
+
+
 def _values(
-    row: Incident, finding: Finding | None, now: datetime, *, is_over: bool
+    row: Incident, finding: Finding | None, now: datetime, *, said: str, is_over: bool
 ) -> dict[str, object]:
-    """Return what changes in a row."""
+    """Return what changes in a row; `said` is its text once it is over."""
     if finding is None:
-        return {"ended_at": now} if is_over and row.ended_at is None else {}
+        return {"ended_at": now, "text": said} if is_over and row.ended_at is None else {}
     values: dict[str, object] = {
         "severity": finding.severity.value,
         "text": finding.text,
@@ -173,7 +204,7 @@ def _values(
     }
     if row.ended_at is not None:
         if now - row.ended_at > SAME_WITHIN:
-            values["since"] = finding.since or now
+            values |= {"since": finding.since or now, "cause": finding.cause}
         return {**values, "ended_at": None}
     if all(getattr(row, name) == value for name, value in values.items()):
         return {}

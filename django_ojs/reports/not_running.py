@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from django_ojs import formatting, hooks
@@ -19,6 +19,7 @@ from django_ojs.models import Job, Queue
 from django_ojs.not_installed import name_of
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
+from django_ojs.operations.workers import registry as workers
 from django_ojs.reports import queue_overview
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.hold import FIRST_HELD, owner_of
@@ -28,6 +29,9 @@ from django_ojs.spec.states import TERMINAL, State
 
 #: The most jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000
+#: The workers of a queue whose jobs are read, and the queues of these jobs that are named.
+_MOST_WORKERS: Final = 100
+_MOST_NAMED: Final = 5
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200
 
@@ -128,6 +132,8 @@ def _in_line(job: Job, may_see: bool) -> NotRunning:
             return NotRunning(kind=waits.kind, sentence=waits.sentence, waits=waits)
     if job.hold >= FIRST_HELD:
         return NotRunning(kind="held", sentence=_held(owner_of(job.hold)))
+    if others := _others_first(job.queue):
+        return NotRunning(kind="starved", sentence=others)
     before = _before(job)
     if not before:
         return NotRunning(
@@ -141,6 +147,23 @@ def _in_line(job: Job, may_see: bool) -> NotRunning:
         min(before, MOST_BEFORE) / flow.went_per_minute if flow and flow.went_per_minute else 0
     )
     return NotRunning(kind="waits", sentence=_place(before, minutes))
+
+
+def _others_first(queue: str) -> str:
+    """Return that other queues have all slots of the workers of a queue, if that is so."""
+    listening = workers.listening(queue, limit=_MOST_WORKERS)
+    ids = [each.worker.pk for each in listening.workers]
+    active = Job.primary.filter(state=State.ACTIVE, worker_id__in=ids).order_by()
+    running = dict(active.values_list("queue").annotate(number=Count("pk")))
+    if queue in running or not 0 < listening.slots <= sum(running.values()):
+        return ""
+    slots = formatting.number_of(listening.slots, "slot")
+    names = ", ".join(sorted(running, key=lambda name: -running[name])[:_MOST_NAMED])
+    return (
+        f"The workers of the queue {queue} have {slots}, and run only jobs of other queues: "
+        f"{names}. A worker with the order strict takes the jobs of a queue when those before it "
+        "have none."
+    )
 
 
 def _held(number: int) -> str:

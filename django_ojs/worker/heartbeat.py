@@ -1,6 +1,5 @@
 """The heartbeat of a process, and the timeouts of its jobs."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,8 +24,6 @@ from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.wake_event import WakeEvent
-
-logger = logging.getLogger("django_ojs")
 
 #: Seconds between two checks of the timeouts: how late a timeout may be.
 TICK = 0.1

@@ -46,16 +46,16 @@ class StatisticsExtension(Extension):
         )
 
     def may_find(self) -> str:
-        """Return the condition that a run failed in the last minutes."""
-        from django_ojs.extensions.statistics.findings import condition
+        """Return the condition that jobs run, or that a run failed in the last minutes."""
+        from django_ojs.extensions.statistics import findings, slow_types
 
-        return condition()
+        return f"({findings.condition()} OR {slow_types.condition()})"
 
     def findings(self) -> Sequence["Finding"]:
-        """Return the types that fail."""
-        from django_ojs.extensions.statistics import findings
+        """Return the types that fail, and those that are slow."""
+        from django_ojs.extensions.statistics import findings, slow_types
 
-        return findings.found()
+        return [*findings.found(), *slow_types.found()]
 
     def subcommands(self) -> Sequence[Any]:
         """Return `stats`."""

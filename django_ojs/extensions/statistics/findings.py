@@ -13,7 +13,7 @@ from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.finding import AdminPage, Finding, Severity
 from django_ojs.formatting import grouped
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
@@ -40,11 +40,15 @@ class _Runs:
     failed: list[datetime] = field(default_factory=list)
     completed: list[datetime] = field(default_factory=list)
     error: str = ""
+    #: The releases of the workers on which they failed, "" if one has none or is gone.
+    releases: set[str] = field(default_factory=set)
+    workers: set[str] = field(default_factory=set)
 
-    def in_a_row(self) -> int:
-        """Return how many failed since the last one that succeeded."""
-        last = max(self.completed, default=None)
-        return sum(last is None or at > last for at in self.failed)
+    def in_a_row(self) -> list[datetime]:
+        """Return the latest failures between which none has succeeded."""
+        last = max(self.failed, default=None)
+        before = max((at for at in self.completed if last and at < last), default=None)
+        return [at for at in self.failed if before is None or at > before]
 
     def since(self) -> int:
         """Return how many have succeeded since the last one that failed."""
@@ -61,7 +65,10 @@ def condition() -> str:
 
 
 def found() -> list[Finding]:
-    """Find types with too many failed runs in the last minutes, or whose last runs all failed."""
+    """Find types with too many failed runs in the last minutes, or whose last runs all failed.
+
+    One that works again is an advice, which says since when.
+    """
     latest = _latest()
     figures = {
         (each.type, each.queue): each
@@ -70,41 +77,52 @@ def found() -> list[Finding]:
     results = []
     for key in dict.fromkeys([*figures, *latest]):
         runs, of_minutes = latest.get(key) or _Runs(), figures.get(key)
-        if runs.since() >= IN_A_ROW:
-            continue  # The type works again.
-        row = runs.in_a_row()
+        row = len(runs.in_a_row())
         failed = max(row, of_minutes.failed if of_minutes else 0)
         total = failed + (of_minutes.completed if of_minutes else 0)
         share = failed / max(1, total)
         if row < IN_A_ROW and (total < FEWEST_RUNS or share < settings().warn_failure_rate):
             continue
-        results.append(_finding(key, runs, row=row, failed=failed, total=total))
+        results.append(_finding(key, runs, failed=failed, total=total))
     return results
 
 
-def _finding(key: _Key, runs: _Runs, *, row: int, failed: int, total: int) -> Finding:
+def _finding(key: _Key, runs: _Runs, *, failed: int, total: int) -> Finding:
     type, queue = key
-    share = failed / total
-    first = min(runs.failed[:row], default=None)
-    text = (
-        f"The last {grouped(row)} runs of {type} all failed"
-        if row >= IN_A_ROW
-        else f"{share:.0%} of the runs of {type} failed".replace("%", " %")
-        + f" in the last {MINUTES} minutes: {grouped(failed)} of {grouped(total)}"
-    )
-    error = f", {'the last' if row >= IN_A_ROW else 'most lately'} with {runs.error}"
+    share, row, since = failed / total, runs.in_a_row(), runs.since()
+    is_row = len(row) >= IN_A_ROW
+    if is_row and not since:
+        text = f"The last {grouped(len(row))} runs of {type} all failed in {queue}"
+    elif is_row:
+        text = f"{grouped(len(row))} runs of {type} in a row failed in {queue}"
+    else:
+        text = (
+            f"{share:.0%} of the runs of {type} failed".replace("%", " %")
+            + f" in the last {MINUTES} minutes: {grouped(failed)} of {grouped(total)} in {queue}"
+        )
+    if len(runs.releases) == 1 and (release := min(runs.releases)):
+        text += f", on workers of the release {release}"
+    if runs.error:
+        text += f", {'the last' if is_row else 'most lately'} with {runs.error}"
+    if since >= IN_A_ROW or (is_row and since):
+        text += f"; none since {timezone.localtime(max(runs.failed)):%H:%M:%S}"
+    if since >= IN_A_ROW:
+        severity = Severity.ADVICE
+    else:
+        is_broken = (is_row and not since) or share >= BROKEN
+        severity = Severity.CRITICAL if is_broken else Severity.WARNING
     which = {"queue": queue, "type": type, "states": (State.RETRYABLE, State.DISCARDED)}
     return Finding(
         kind="type_failing",
-        severity=Severity.CRITICAL if row >= IN_A_ROW or share >= BROKEN else Severity.WARNING,
+        severity=severity,
         queue=queue,
         type=type,
-        text=f"{text} in {queue}{error if runs.error else ''}.",
+        text=f"{text}.",
         why="They are retried while they have attempts left, and become dead letters then.",
         cure="See their errors. If a deploy brought them, take it back.",
         command=f"ojs jobs type:{type} state:retryable,discarded",
         jobs=failed,
-        since=first if row >= IN_A_ROW else None,
+        since=min(row) if is_row else None,
         pages=(AdminPage(model=Job, jobs=which),),
     )
 
@@ -114,13 +132,14 @@ def _latest() -> dict[_Key, _Runs]:
     newest = Attempt.primary.order_by("-pk")[:_MOST_RUNS]
     found: defaultdict[_Key, _Runs] = defaultdict(_Runs)
     start = timezone.now() - timedelta(minutes=MINUTES)
-    for type, queue, at, outcome, error in newest.values_list(
-        "job__type", "job__queue", "finished_at", "outcome", "error"
+    for type, queue, at, outcome, error, worker in newest.values_list(
+        *("job__type", "job__queue", "finished_at", "outcome", "error", "worker_id")
     ):
         if at >= start and outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMEOUT):
             runs = found[type, queue]
             runs.failed.append(at)
             runs.error = runs.error or _name(error)
+            runs.workers.add(worker or "")
     often = {key: runs for key, runs in found.items() if len(runs.failed) >= IN_A_ROW}
     if often:
         done = Job.primary.filter(
@@ -131,6 +150,10 @@ def _latest() -> dict[_Key, _Runs]:
         for type, queue, ended in done.values_list("type", "queue", "finished_at")[:_MOST_RUNS]:
             if (type, queue) in often and ended is not None:
                 often[type, queue].completed.append(ended)
+        workers = {worker for runs in often.values() for worker in runs.workers}
+        release_of = dict(Worker.primary.filter(pk__in=workers).values_list("pk", "release"))
+        for runs in often.values():
+            runs.releases = {release_of.get(worker, "") for worker in runs.workers}
     return often
 
 

@@ -6,29 +6,44 @@ Each test prints after how many seconds it was told (`-s`).
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.conf import settings
+from django.test import Client, override_settings
+from django.utils import timezone
 
+import django_ojs
+from django_ojs.extension import Actor
 from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
-from django_ojs.models import Job
-from django_ojs.operations import beat
+from django_ojs.models import ActorKind, Attempt, Job
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import beat, queues
+from django_ojs.operations.access.operator import acting
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.liveness import Principal
+from django_ojs.spec.errors import QueueFull
 from tests import factories
 from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.factories import push, push_many
 from tests.http.api import Api
 from tests.operations.cron import scenes as cron
+from tests.testapp import worker_jobs as handlers
+from tests.testapp.fault_jobs import PATIENT
 from tests.worker.acceptance.conftest import Start, start
 from tests.worker.acceptance.ledger import ALIASES, release, started
+from tests.worker.processes import Tree
 from tests.worker.waiting import eventually
 
 __all__ = ["start"]
@@ -188,3 +203,162 @@ def test_a_schedule_that_its_own_job_keeps_from_running(overview: Overview, star
     release(holder)
     overview.has_no("was skipped")
     overview.tells("good", "Working · 1 worker")
+
+
+def test_a_deploy_that_breaks_a_type_and_the_one_that_mends_it(
+    overview: Overview, start: Start
+) -> None:
+    def deploy(release: str) -> Tree:
+        return start("--threads", "2", ojs=BEAT | {"RELEASE": release}).ready()
+
+    def stop(tree: Tree) -> None:
+        tree.signal(signal.SIGTERM)
+        assert tree.ends() == 0
+
+    which = {"queue": "default", "type": "worker.transfer_async"}
+    stop(deploy("1.9"))
+    broken = deploy("2.0")
+    push_many(10, args=["a", "raise"], retry=factories.hourly(3), **which)
+    failed = Attempt.primary.filter(outcome=AttemptOutcome.FAILED)
+    eventually(lambda: failed.count() == 10, "ten runs have failed")
+    said = (
+        "The last 10 runs of worker.transfer_async all failed in default, on workers of the "
+        "release 2.0, the last with ValueError"
+    )
+    overview.tells("bad", "Working, with problems", re.escape(said))
+    finding = told("type_failing")
+    assert finding["severity"] == "critical"
+    assert finding["identity"] == "type_failing:worker.transfer_async default"
+    assert finding["cause"].startswith("Probably because a worker of the release 2.0 started at ")
+    stop(broken)
+    deploy("2.1")
+    push_many(10, args=["a"], **which)
+    (last,) = failed.order_by("-finished_at").values_list("finished_at", flat=True)[:1]
+    since = f"none since {timezone.localtime(last):%H:%M:%S}."
+    overview.tells("good", "Working · 1 worker", f"worker.transfer_async .*; {since} .*over since")
+    (advice,) = [each for each in found() if each["kind"] == "type_failing"]
+    assert advice["severity"] == "advice"
+    assert advice["text"].endswith(since)
+    assert "type_failing" not in metrics.render(None).decode()
+
+
+def test_a_handler_that_became_slow(overview: Overview, start: Start) -> None:
+    histogram = [0] * rollups.BUCKETS
+    histogram[rollups.bucket(0.1)] = 50
+    yesterday = timezone.now() - timedelta(days=1)
+    which = {"queue": "default", "type": "worker.rest"}
+    Rollup.primary.create(minute=yesterday, completed=50, ran=histogram, waited=histogram, **which)
+    push_many(40, args=[1.5], **which)
+    start("--threads", "2", ojs=BEAT).ready()
+    # The jobs that run tell it before ten of them have ended.
+    usual = r"; yesterday at this time half took \d\d ms or less\. It holds \d slots?\."
+    overview.tells("fair", "worker.rest is slow in default: half of its (running|runs).*" + usual)
+    overview.tells(
+        "fair",
+        r"worker.rest is slow in default: half of its runs took 1\.\d s or more in the last 5 "
+        "minutes" + usual,
+    )
+    finding = told("type_slow")
+    assert finding["identity"] == "type_slow:worker.rest default"
+    push_many(100, priority=9, args=[0], **which)
+    overview.has_no("worker.rest is slow")
+
+
+@pytest.mark.postgresql  # On SQLite, a frozen process may hold the lock of the database.
+def test_processes_that_were_frozen_and_others_that_died(overview: Overview, start: Start) -> None:
+    frozen = start("--queues", "frozen", "--threads", "2", ojs=BEAT).ready()
+    other = start("--queues", "other", "--threads", "1", ojs=BEAT).ready()
+    for job in push_many(2, queue="frozen", type="worker.wait"):
+        started(job)
+    members = frozen.members()
+    try:
+        for pid in members:
+            os.kill(pid, signal.SIGSTOP)
+        overview.tells("bad", "Working, with problems", "1 worker died in the last hour, with 2 jo")
+    finally:
+        for pid in members:
+            os.kill(pid, signal.SIGCONT)
+    said = r"1 worker did not answer for [\d.]+ .*, and lives; 2 jobs were taken back"
+    overview.tells("fair", "Working, with problems", said)
+    assert all(each["kind"] != "worker_died" for each in found())
+    # Workers that die with one job are told apart from it, with the job.
+    killer = push(queue="other", type="worker.kill_worker", args=[99], retry=PATIENT)
+    overview.tells(
+        "bad", said, rf"[2-9] workers died in the last hour, .* of them had the job {killer.pk}"
+    )
+    assert told("worker_stalled")["severity"] == "warning"
+    assert told("worker_died")["severity"] == "critical"
+    assert other.process.poll() is None
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Let a job that is ready for a second count as late."""
+    with override_settings(OJS=settings.OJS | {"WARN_OLDEST_AVAILABLE": "PT1S"}):
+        yield
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_queue_that_a_limit_key_holds(overview: Overview, start: Start) -> None:
+    start("--queues", "mail", "--threads", "4", ojs=BEAT).ready()
+    limit = {"key": "acme", "concurrency": 1}
+    push_many(3, queue="mail", type="worker.wait", rate_limit=limit)
+    overview.tells(
+        "fair",
+        "The oldest ready job of mail has waited too long; 2 jobs are ready.",
+        "Its oldest ready job: It waits for its limit: of the key .*, 1 of 1 jobs run.",
+    )
+    assert "1 of 1 jobs run" in told("queue_late")["cause"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_queue_that_is_starved_by_a_strict_order(overview: Overview, start: Start) -> None:
+    start("--queues", "first,mail", "--strategy", "strict", "--threads", "2", ojs=BEAT).ready()
+    for job in push_many(2, queue="first", type="worker.wait"):
+        started(job)
+    push(queue="mail", type="worker.quick", args=[1])
+    overview.tells(
+        "fair",
+        "The oldest ready job of mail has waited too long; 1 job is ready.",
+        "The workers of the queue mail have 2 slots, and run only jobs of other queues: first.",
+    )
+
+
+def test_a_queue_that_is_full_and_has_room_again(overview: Overview, start: Start) -> None:
+    start("--queues", "other", ojs=BEAT).ready()
+    queues.configure("mail", {"backpressure": {"max_depth": 4}})
+    push_many(4, queue="mail", type="worker.quick", args=[1])
+    with pytest.raises(QueueFull):
+        push(queue="mail")
+    overview.tells("bad", "Queue mail is full: 4 of 4", "Enqueues are rejected")
+    finding = told("queue_full")
+    cause = "Probably because the configuration of mail was changed (backpressure) at "
+    assert finding["cause"].startswith(cause)
+    start("--queues", "mail", ojs=BEAT).ready()
+    # It is not over at once: the queue may fill again.
+    overview.tells("bad", "Queue mail is still filling up: 0 of 4")
+    overview.has_no("still filling up")
+
+
+def test_a_queue_that_was_paused_and_forgotten(overview: Overview, start: Start) -> None:
+    start("--queues", "mail", ojs=BEAT).ready()
+    with acting(Actor(kind=ActorKind.USER, name="ann")):
+        queues.pause("mail")
+    overview.tells("good", "Working")
+    push_many(2, queue="mail")
+    overview.tells(
+        "fair",
+        "Queue mail is paused: 2 jobs wait.",
+        r"The queue mail was paused by ann at \d\d:\d\d:\d\d.",
+    )
+
+
+def test_a_workflow_that_waits_for_a_worker(overview: Overview, start: Start) -> None:
+    start("--queues", "mail", ojs=BEAT).ready()
+    steps = [handlers.quick.options(queue=queue).request(1) for queue in ("mail", "payments")]
+    workflow = django_ojs.chain(*steps).enqueue()
+    overview.tells("bad", "No worker takes jobs from payments: 1 job is ready.")
+    page = root("again").get(f"/admin/ojs_workflows/workflow/{workflow.id}/change/", follow=True)
+    assert "No worker takes jobs from the queue payments" in page.content.decode()
+    start("--queues", "payments", ojs=BEAT).ready()
+    overview.tells("good", "Working · 2 workers")
