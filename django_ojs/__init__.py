@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         retry,
     )
     from django_ojs.context import JobContext, current_context
+    from django_ojs.enqueue_options import Request
     from django_ojs.extensions.cron.schedules import cron
     from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
     from django_ojs.extensions.payloads.parameter_kinds import (
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from django_ojs.handlers import Handler, job
     from django_ojs.models import Job
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-    from django_ojs.options import Request
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, RateLimitExceeded, Retry
     from django_ojs.spec.retry_policy import RetryPolicy
@@ -93,7 +93,7 @@ _HOME = {
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
-    "django_ojs.options": "Request",
+    "django_ojs.enqueue_options": "Request",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
     "django_ojs.spec.retry_policy": "RetryPolicy",

@@ -11,16 +11,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
 
 from django_ojs.async_twins import call_twin, has_twin
-from django_ojs.models import Job, Queue
-from django_ojs.operations import activate as _activate
-from django_ojs.operations import cancel as _cancel
-from django_ojs.operations import info as _info
-from django_ojs.operations import queues as _queues
-from django_ojs.operations import retry as _retry
-from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.push import push as _push
-from django_ojs.operations.push import push_batch as _push_batch
-from django_ojs.options import (
+from django_ojs.enqueue_options import (
     Duration,
     OnFull,
     OptionArguments,
@@ -31,6 +22,15 @@ from django_ojs.options import (
     push_options_of_batch,
     read_options,
 )
+from django_ojs.models import Job, Queue
+from django_ojs.operations import activate as _activate
+from django_ojs.operations import cancel as _cancel
+from django_ojs.operations import info as _info
+from django_ojs.operations import queues as _queues
+from django_ojs.operations import retry as _retry
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.push import push as _push
+from django_ojs.operations.push import push_batch as _push_batch
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON

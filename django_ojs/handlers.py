@@ -25,10 +25,7 @@ from django_ojs import annotations
 from django_ojs.async_twins import call_twin
 from django_ojs.conf import are_wrong_and_reported, settings
 from django_ojs.context import JobContext, current_context
-from django_ojs.handler_registry import registry
-from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.push import push
-from django_ojs.options import (
+from django_ojs.enqueue_options import (
     NO_OPTIONS,
     OptionArguments,
     Options,
@@ -38,6 +35,9 @@ from django_ojs.options import (
     rate_limit_of,
     read_options,
 )
+from django_ojs.handler_registry import registry
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.push import push
 from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import DEFAULT_LIMITS, check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest

@@ -140,9 +140,9 @@ def _no_rejection_is_left_behind(request: pytest.FixtureRequest) -> Iterator[Non
     """
     yield
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
-        from django_ojs.extensions.backpressure.operations import rejections
+        from django_ojs.extensions.backpressure.operations import rejection_counts
 
-        rejections.recorder.reset()
+        rejection_counts.recorder.reset()
         whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}
         marker = request.node.get_closest_marker("django_db")
         if not (marker and marker.kwargs.get("transaction")) and whole.isdisjoint(

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.claim_rules import ClaimRule, MayStart, RuledClaim, SetAside
 from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.limits.extension import KeyLimitsExtension
-from django_ojs.extensions.limits.limit_journal import RULE as LIMITS_BY_KEY
+from django_ojs.extensions.limits.held_jobs import RULE as LIMITS_BY_KEY
 from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue

@@ -18,7 +18,7 @@ from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission
 from django_ojs.extensions.backpressure.extension import BackpressureExtension
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.outbox import extension as outbox
 from django_ojs.extensions.outbox.extension import OutboxExtension
@@ -490,7 +490,7 @@ def test_a_unique_job_brings_what_the_same_call_has_stored_and_found() -> None:
 
 def rejected() -> int:
     """How many events of rejections there are, once all are written."""
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     return Event.objects.filter(type="backpressure.rejected").count()
 
 

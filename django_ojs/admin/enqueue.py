@@ -14,13 +14,13 @@ from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
+from django_ojs.enqueue_options import Options, Request, envelope_of, push_options_of
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
 from django_ojs.operations import delete, run_again
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.operator_push import push_by_operator
-from django_ojs.options import Options, Request, envelope_of, push_options_of
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope, check_type
 from django_ojs.spec.errors import Conflict, OJSError

@@ -29,7 +29,7 @@ from django_ojs.tasks.compat import (
 from django_ojs.tasks.queue_names import job_queue
 
 if TYPE_CHECKING:
-    from django_ojs.options import OptionArguments, Options
+    from django_ojs.enqueue_options import OptionArguments, Options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,12 +69,12 @@ class OJSTask(GenericTask[P, R]):
 
 def read_options(given: OptionArguments) -> Options:
     """Return keyword arguments as options. Raises InvalidRequest for one that Django has too."""
-    from django_ojs import options
+    from django_ojs import enqueue_options
 
     for name, instead in _DJANGOS.items():
         if name in given:
             raise InvalidRequest.of(name, f"is an argument of Django's: write {instead}.")
-    return options.read_options(given)
+    return enqueue_options.read_options(given)
 
 
 _DJANGOS: Final = {
@@ -121,16 +121,16 @@ class OJSBackend(BaseTaskBackend):
 
         Raises as `ojs.enqueue` does, and TypeError for arguments that are not JSON.
         """
-        from django_ojs.tasks import enqueue
+        from django_ojs.tasks import task_enqueue
 
         self.validate_task(task)
-        return cast("TaskResult[P, R]", enqueue.enqueue(self, task, args, kwargs))
+        return cast("TaskResult[P, R]", task_enqueue.enqueue(self, task, args, kwargs))
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return the result of a task as it is now. Raises TaskResultDoesNotExist."""
-        from django_ojs.tasks import enqueue
+        from django_ojs.tasks import task_enqueue
 
-        return enqueue.get_result(result_id)
+        return task_enqueue.get_result(result_id)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Check OPTIONS and QUEUES of the backend."""

@@ -9,7 +9,7 @@ from django_ojs.tasks.backend import OJSTask, read_options
 from django_ojs.tasks.compat import Task
 
 if TYPE_CHECKING:
-    from django_ojs.options import OptionArguments
+    from django_ojs.enqueue_options import OptionArguments
 
 P = ParamSpec("P")
 R = TypeVar("R")

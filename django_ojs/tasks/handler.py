@@ -5,12 +5,12 @@ from typing import Any, Final
 from asgiref.sync import sync_to_async
 
 from django_ojs.context import JobContext
+from django_ojs.enqueue_options import Options
 from django_ojs.handler_registry import registry
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.models import Job
-from django_ojs.options import Options
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.failure import ResultRejected
 from django_ojs.storage.claims import Claimed

@@ -11,11 +11,11 @@ from django.utils import timezone
 from django_ojs import context as contexts
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
+from django_ojs.enqueue_options import Request, envelope_of
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.admission import admit
-from django_ojs.options import Request, envelope_of
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database, queue_configs

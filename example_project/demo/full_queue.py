@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django_ojs.extensions.backpressure.operations import pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations import pressure_monitor, rejection_counts
 from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
@@ -74,7 +74,7 @@ def _run(write: Callable[[str], object], push: Callable[[int], Response]) -> lis
     pressure_monitor.check_all()  # As a worker does once a second.
     again = push(MAX_DEPTH)
     write(f"  half of the jobs completed; the same job again: HTTP {again.status}")
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     events = _wait_for_events()
     write(f"  events: {', '.join(events)}")
     return _problems(responses, full, again, events)

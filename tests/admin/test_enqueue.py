@@ -11,6 +11,7 @@ from django.http import HttpResponse
 from django.test import Client, override_settings
 
 import django_ojs as ojs
+from django_ojs.enqueue_options import NO_OPTIONS
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.payloads.parameter_kinds import PayloadStream
 from django_ojs.extensions.statistics import rollups
@@ -19,7 +20,6 @@ from django_ojs.handler_registry import registry
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.options import NO_OPTIONS
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.users import VIEW, root, staff

@@ -15,7 +15,11 @@ from django.db.models import F
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from django_ojs.extensions.backpressure.operations import episodes, pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations import (
+    episodes,
+    pressure_monitor,
+    rejection_counts,
+)
 from django_ojs.extensions.backpressure.operations.episodes import Episode
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
@@ -307,7 +311,7 @@ class TestQueues:
             except QueueFull:
                 assert strategy == "reject"
         pressure_monitor.check_all()
-        rejections.recorder.reset()
+        rejection_counts.recorder.reset()
         rollups.flush()
         found, *others = problems(root())
         assert not others, [plain(other) for other in others]
@@ -326,7 +330,7 @@ class TestQueues:
         push_many(5, queue="email")
         with pytest.raises(QueueFull):
             push(queue="email")
-        rejections.recorder.reset()
+        rejection_counts.recorder.reset()
         rollups.flush()
         turn = datetime.now(UTC).replace(second=0, microsecond=0)
         Queue.objects.update(full_at=turn, near_full_at=turn)

@@ -43,7 +43,7 @@ FLOORS = {
     "handler_registry": 5,
     "job_type": 5,
     "keyword_handlers": 5,
-    "options": 5,
+    "enqueue_options": 5,
     "tasks": 5,
     "unique_arguments": 5,
     "middleware": 3,
@@ -131,7 +131,7 @@ LEFT = frozenset(
         "django_ojs imports extensions.payloads.reference",
         "django_ojs imports extensions.workflows.api",
         "django_ojs imports extensions.workflows.models",
-        "options imports extensions.limits.rate_limit_policy",
+        "enqueue_options imports extensions.limits.rate_limit_policy",
     }
 )
 

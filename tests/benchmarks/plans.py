@@ -124,7 +124,7 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
 def _claims_beside_held_jobs() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     from django.db.models.functions import Now
 
-    from django_ojs.extensions.limits import limit_journal
+    from django_ojs.extensions.limits import held_jobs
     from django_ojs.extensions.limits.models import LimitCheck
     from django_ojs.operations import fetch
 
@@ -141,7 +141,7 @@ def _claims_beside_held_jobs() -> list[tuple[str, Callable[[], Any], Callable[[A
         ("Whether a FETCH may find a job", nothing, lambda _: fetch.may_find(["default"])),
         ("FETCH: the claim of one", nothing, lambda _: claim(1)),
         ("FETCH: the claim of a hundred", nothing, lambda _: claim(100)),
-        ("Opening the held jobs of a key", end_one, lambda _: limit_journal.open_due()),
+        ("Opening the held jobs of a key", end_one, lambda _: held_jobs.open_due()),
     ]
 
 

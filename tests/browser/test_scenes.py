@@ -15,7 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from django_ojs.extension import Actor
-from django_ojs.extensions.backpressure.operations import pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations import pressure_monitor, rejection_counts
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import ActorKind, ApiKey, Job, Queue, Worker
@@ -113,7 +113,7 @@ def test_the_overview_that_stays_open_names_what_goes_wrong_and_leads_to_what_me
     for _ in range(3):
         push(queue="images")
     pressure_monitor.check_all()
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     rollups.flush()
     full = finding("Queue images is full")
     shows(full, "10 of 10; 3 jobs dropped. Its oldest jobs are dropped for new ones.")

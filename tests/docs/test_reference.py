@@ -21,11 +21,11 @@ from django.dispatch import Signal
 import django_ojs as ojs
 from django_ojs import conf, handlers, models, signals
 from django_ojs.command_line.doctor import CHECKS
+from django_ojs.enqueue_options import OptionArguments, Options
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.management.commands.ojs import subcommands
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.options import OptionArguments, Options
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State

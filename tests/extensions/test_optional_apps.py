@@ -153,7 +153,7 @@ Queue.primary.filter(pk="default").delete()
         use="""
 import django_ojs as ojs
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.options import envelope_of
+from django_ojs.enqueue_options import envelope_of
 jobs = [envelope_of(ojs.request("site.note", [each])) for each in range(MANY)]
 outbox.add(jobs, ["local"] * MANY, using="default", generated_ids=True)
 """,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from django_ojs.enqueue_options import read_options
 from django_ojs.keyword_handlers import KeywordHandler
-from django_ojs.options import read_options
 
 
 class Handler(KeywordHandler):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
-from django_ojs.options import Request
+from django_ojs.enqueue_options import Request
 from django_ojs.spec.errors import CyclicDependency, InvalidArgs, InvalidRequest, OJSError
 from tests.cases import together
 from tests.testapp.testing_jobs import save, send

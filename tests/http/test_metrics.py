@@ -12,7 +12,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.statistics import all_time, rollup_compaction, rollups
 from django_ojs.extensions.statistics import metrics as of_statistics
 from django_ojs.extensions.statistics.models import Rollup
@@ -102,7 +102,7 @@ def test_the_pressure_of_bounded_queues_and_what_they_rejected_and_dropped() -> 
         push(queue="full")
     for _ in range(3):
         push(queue="lossy")
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     found = scrape()
     assert value(found, "ojs_backpressure_pressure", queue="full") == 1
     assert value(found, "ojs_backpressure_rejected_total", queue="full") == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import django_ojs as ojs
+from django_ojs.enqueue_options import OptionArguments
 from django_ojs.handlers import Enqueuer
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.options import OptionArguments
 from django_ojs.spec import other_queues
 from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import django_ojs as ojs
+from django_ojs.enqueue_options import Options, Request, envelope_of
 from django_ojs.extensions.limits.rate_limit_policy import (
     RateLimitPolicy,
     hide_arguments,
@@ -19,7 +20,6 @@ from django_ojs.extensions.limits.rate_limit_policy import (
 )
 from django_ojs.handler_registry import registry
 from django_ojs.handlers import Handler
-from django_ojs.options import Options, Request, envelope_of
 from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together
 

@@ -20,7 +20,7 @@ from django_ojs.spec.errors import DuplicateJob
 
 if TYPE_CHECKING:
     from django_ojs.contrib.celery.result import AsyncResult, EagerResult, GroupResult
-    from django_ojs.options import Request
+    from django_ojs.enqueue_options import Request
 
     Result = AsyncResult | EagerResult
 
@@ -105,7 +105,7 @@ class Signature:
     def run_eagerly(self) -> EagerResult:
         """Run the task here and now, with the checks and the JSON of an enqueue."""
         from django_ojs.conf import settings
-        from django_ojs.options import envelope_of
+        from django_ojs.enqueue_options import envelope_of
         from django_ojs.spec.envelope import validate
 
         envelope = envelope_of(self.request())
@@ -164,7 +164,7 @@ class Signature:
         retries: int = 0,
     ) -> Request:
         """Return the description of its job, which chains of stored signatures follow."""
-        from django_ojs.options import Request, read_options
+        from django_ojs.enqueue_options import Request, read_options
 
         options = {k: v for k, v in self.options.items() if k not in ("headers", "link")}
         then = [*then, *map(_stored, self.links)]
@@ -213,8 +213,8 @@ def _stored(link: Signature | chain) -> list[dict[str, Any]]:
 
 
 def _enqueue(item: Request, rest: Sequence[dict[str, Any]] = ()) -> AsyncResult:
+    from django_ojs.enqueue_options import envelope_of, push_options_of
     from django_ojs.operations.push import push
-    from django_ojs.options import envelope_of, push_options_of
 
     return _result_of(push(envelope_of(item), push_options_of(item)).id, rest)
 

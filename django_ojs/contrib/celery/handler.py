@@ -15,11 +15,11 @@ from django_ojs.contrib.celery.exceptions import Ignore, Reject
 from django_ojs.contrib.celery.request import TaskRequest
 from django_ojs.contrib.celery.run_task import run_task
 from django_ojs.contrib.celery.values import decode, encode
+from django_ojs.enqueue_options import OptionArguments, Options, read_options
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.not_installed import brought
-from django_ojs.options import OptionArguments, Options, read_options
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy

@@ -8,7 +8,11 @@ from django.http import HttpRequest
 from django_ojs import hooks
 from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.backpressure import storage
-from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations import (
+    admission,
+    pressure_monitor,
+    rejection_counts,
+)
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -31,7 +35,7 @@ class BackpressureExtension(Extension):
         return Hooks(
             around_store=_store,
             around_insert=_insert,
-            around_admit_again=bounds.admitted_again,
+            around_admit_again=admission.admitted_again,
             queue_configured=storage.rebound,
             queue_deleted=storage.remove,
             counts_repaired=storage.withdraw_tickets,
@@ -98,19 +102,19 @@ def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[Enqueue
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:
     """Store jobs if their queues have room; what a call adds does not drop jobs of its own."""
     if not batch.earlier:
-        return bounds.insert_admitted(batch, insert)
+        return admission.insert_admitted(batch, insert)
     results = {job.id for job in batch.earlier}
     try:
         with hooks.with_own_jobs(lambda _: results):
-            return bounds.insert_admitted(batch, insert)
+            return admission.insert_admitted(batch, insert)
     except QueueFull as full:
         if full.part is None:
-            bounds.add_needs(full, _load_of(full.queue, batch.earlier))
+            admission.add_needs(full, _load_of(full.queue, batch.earlier))
         raise
 
 
 def _count(full: QueueFull, jobs: Sequence[Any]) -> None:
-    rejections.recorder.reject(full, jobs)
+    rejection_counts.recorder.reject(full, jobs)
 
 
 def _load_of(queue: str, earlier: Sequence[EnqueuedJob]) -> Load:

@@ -7,9 +7,9 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from django_ojs.extensions.backpressure.operations import bounds
+from django_ojs.enqueue_options import full_policy
+from django_ojs.extensions.backpressure.operations import admission
 from django_ojs.http import long_poll
-from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 
@@ -56,7 +56,9 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
     They describe the fullest of these queues that is above its warning threshold now; none where
     there is no such queue.
     """
-    found = [pair for queue in sorted(set(queues)) if (pair := bounds.pressure(queue)) is not None]
+    found = [
+        pair for queue in sorted(set(queues)) if (pair := admission.pressure(queue)) is not None
+    ]
     if not found:
         return {}
     load, bound = max(found, key=lambda pair: pair[0].pressure(pair[1]))

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, Unpack
 from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs.conf import settings
+from django_ojs.enqueue_options import OptionArguments, envelope_of
 from django_ojs.extensions.cron import operations
 from django_ojs.extensions.cron.models import CronOwner
 from django_ojs.extensions.cron.operations.sync import SyncResult
@@ -16,7 +17,6 @@ from django_ojs.extensions.cron.operations.sync import sync as _sync
 from django_ojs.handler_registry import registry
 from django_ojs.handlers import Handler
 from django_ojs.job_type import job_type_of
-from django_ojs.options import OptionArguments, envelope_of
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON

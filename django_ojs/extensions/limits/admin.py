@@ -24,7 +24,7 @@ from django_ojs.admin.formatting import (
     limits_in_words,
 )
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
-from django_ojs.extensions.limits import key_limits, limit_key_use, limit_keys
+from django_ojs.extensions.limits import claims_by_key, limit_key_use, limit_keys
 from django_ojs.extensions.limits.admin_actions import ACTIONS
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.extensions.limits.models import LimitKey
@@ -340,7 +340,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         if row.dropped_at is None:
             return self.get_empty_value_display()
         ago = timezone.now() - row.dropped_at
-        if ago > key_limits.DROPPED_WITHIN:
+        if ago > claims_by_key.DROPPED_WITHIN:
             return self.get_empty_value_display()
         values = {"number": grouped(row.dropped), "ago": duration(abs(ago))}
         return _("%(number)s, the last %(ago)s ago") % values

@@ -54,10 +54,10 @@ class QueueLimitsExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Delete the starts that no limit of a rate counts any more."""
-        from django_ojs.extensions.limits import rate_limit_starts
+        from django_ojs.extensions.limits import pruning
 
-        pruner = rate_limit_starts.StartsPruner()
-        return (DueStep(run=pruner.prune, interval=60.0, batch=rate_limit_starts.WALK),)
+        pruner = pruning.StartsPruner()
+        return (DueStep(run=pruner.prune, interval=60.0, batch=pruning.WALK),)
 
 
 class KeyLimitsExtension(Extension):
@@ -84,9 +84,9 @@ class KeyLimitsExtension(Extension):
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
         """Let only claims with this rule take the jobs that were stored without it."""
-        from django_ojs.extensions.limits import key_limits
+        from django_ojs.extensions.limits import claims_by_key
 
-        key_limits.catch_up()
+        claims_by_key.catch_up()
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete rows of keys that are no longer needed."""
@@ -150,9 +150,9 @@ class KeyLimitsExtension(Extension):
 
 def _holds(keys: Collection[UUID]) -> dict[UUID, int]:
     """Return the jobs that only claims with this rule may start."""
-    from django_ojs.extensions.limits import key_limits
+    from django_ojs.extensions.limits import claims_by_key
 
-    return key_limits.holds(keys)
+    return claims_by_key.holds(keys)
 
 
 def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
@@ -171,10 +171,10 @@ def _pause(job: Any, failure: Failure) -> None:
     """Pause the key of a failed job for the duration that the failure names."""
     if job.limit_key is None:
         return
-    from django_ojs.extensions.limits import limit_journal
+    from django_ojs.extensions.limits import held_jobs
 
     pause = failure.pause
-    if limit_journal.pause(job.limit_key, pause):
+    if held_jobs.pause(job.limit_key, pause):
         publish(
             EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
             of_limit_key,
@@ -194,21 +194,21 @@ class QueueLimits(ClaimRule):
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Lock the limits of the queue, and read how much room they have."""
-        from django_ojs.extensions.limits import queue_limits
+        from django_ojs.extensions.limits import claims_by_queue
 
-        return queue_limits.begin(request)
+        return claims_by_queue.begin(request)
 
     def is_full(self, queue: str) -> bool:
         """Return whether a queue is at its limits."""
-        from django_ojs.extensions.limits import queue_limits
+        from django_ojs.extensions.limits import claims_by_queue
 
-        return queue_limits.is_full(queue)
+        return claims_by_queue.is_full(queue)
 
     def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its queue a job waits for."""
-        from django_ojs.extensions.limits import queue_limits
+        from django_ojs.extensions.limits import claims_by_queue
 
-        return queue_limits.waits_for(job.queue)
+        return claims_by_queue.waits_for(job.queue)
 
 
 class KeyLimits(ClaimRule):
@@ -216,15 +216,15 @@ class KeyLimits(ClaimRule):
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Open the held jobs of keys that have room again."""
-        from django_ojs.extensions.limits import key_limits
+        from django_ojs.extensions.limits import claims_by_key
 
-        return key_limits.begin(request)
+        return claims_by_key.begin(request)
 
     def is_full(self, queue: str) -> bool:
         """Return whether a queue whose jobs were all held still has no other job."""
-        from django_ojs.extensions.limits import key_limits
+        from django_ojs.extensions.limits import claims_by_key
 
-        return key_limits.is_full(queue)
+        return claims_by_key.is_full(queue)
 
     def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its key a job waits for."""
@@ -234,6 +234,6 @@ class KeyLimits(ClaimRule):
 
     def may_open(self) -> str:
         """Return the SQL condition that keys may have room again."""
-        from django_ojs.extensions.limits import limit_journal
+        from django_ojs.extensions.limits import held_jobs
 
-        return limit_journal.due_condition()
+        return held_jobs.due_condition()

@@ -11,7 +11,7 @@ from typing import Final
 from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Now
 
-from django_ojs.extensions.limits import key_limits
+from django_ojs.extensions.limits import claims_by_key
 from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.finding import AdminPage, Finding
@@ -32,13 +32,13 @@ _MOST_NAMED: Final = 5
 def condition() -> str:
     """Return the SQL condition that there is something to find."""
     ago = database.dialect().ago
-    dropped = f"dropped_at > {ago(key_limits.DROPPED_WITHIN.total_seconds())}"
+    dropped = f"dropped_at > {ago(claims_by_key.DROPPED_WITHIN.total_seconds())}"
     return raw_queries.condition(LimitKey, f"{dropped} OR paused_until > {ago(0)}")
 
 
 def found() -> list[Finding]:
     """Find the limit keys with drops in the last hour, and those that are paused for long."""
-    drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
+    drops = Q(dropped_at__gt=Now() - claims_by_key.DROPPED_WITHIN)
     # If a service rejects calls for a moment, it is right that the handler pauses its key.
     is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + _SHORT_PAUSE)
     figures = (

@@ -1,14 +1,14 @@
-"""Limits by key: what the maintenance does for jobs that are held (see `key_limits`)."""
+"""Limits by key: what the maintenance does for jobs that are held (see `claims_by_key`)."""
 
 from typing import Final
 
-from django_ojs.extensions.limits import key_limits, limit_journal
+from django_ojs.extensions.limits import claims_by_key, held_jobs
 from django_ojs.storage import database, raw_queries
 
 #: How many keys one step checks.
-AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
+AT_ONCE: Final = held_jobs.KEYS_AT_ONCE
 
-due_condition: Final = limit_journal.due_condition
+due_condition: Final = held_jobs.due_condition
 
 
 def open_due() -> int:
@@ -20,16 +20,16 @@ def open_due() -> int:
 @database.write_transaction
 def _open_due() -> int:
     database.dialect().read_committed(database.connection())
-    return limit_journal.open_due()
+    return held_jobs.open_due()
 
 
 @database.write_transaction
 def recheck() -> int:
     """Append to the journal the keys whose jobs are held without a reason. Return how many."""
-    return key_limits.recheck()
+    return claims_by_key.recheck()
 
 
 @database.write_transaction
 def prune() -> int:
     """Delete rows of keys that their rates no longer need. Return how many."""
-    return key_limits.prune()
+    return claims_by_key.prune()

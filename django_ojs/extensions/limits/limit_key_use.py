@@ -9,9 +9,9 @@ from django.db.models import CharField, F, Func
 
 from django_ojs import formatting
 from django_ojs.claim_rules import Waits
+from django_ojs.extensions.limits.claims_by_queue import Use
 from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.extensions.limits.rate_limit_policy import LIMITS
 from django_ojs.models import Job

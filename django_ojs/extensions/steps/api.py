@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
+from django_ojs.enqueue_options import Request
 from django_ojs.extensions.steps import run_steps
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.extension import current
-from django_ojs.options import Request
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.times import parse_seconds
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
+from django_ojs.enqueue_options import Request
 from django_ojs.extension import Change
 from django_ojs.extensions.steps import sending, store
 from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.not_installed import check_module
-from django_ojs.options import Request
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.storage import database

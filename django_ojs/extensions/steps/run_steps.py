@@ -18,6 +18,7 @@ from django.db import Error, connections
 from django.utils import timezone
 
 from django_ojs.conf import of, settings
+from django_ojs.enqueue_options import Request
 from django_ojs.extension import Suspended
 from django_ojs.extensions.steps import gathering, store
 from django_ojs.extensions.steps.errors import (
@@ -36,7 +37,6 @@ from django_ojs.extensions.steps.models import (
 )
 from django_ojs.extensions.steps.settings import StepsSettings
 from django_ojs.extensions.steps.store import Held
-from django_ojs.options import Request
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
 from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, OJSError, PayloadTooLarge

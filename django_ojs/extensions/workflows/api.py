@@ -20,6 +20,7 @@ from asgiref.sync import sync_to_async
 from django_ojs.async_twins import has_twin
 from django_ojs.conf import settings
 from django_ojs.context import current_context
+from django_ojs.enqueue_options import Request, envelope_of
 from django_ojs.extensions.workflows import operations
 from django_ojs.extensions.workflows.models import Workflow, WorkflowState
 from django_ojs.extensions.workflows.spec import CALLBACKS, CallbackName, Graph, WorkflowType
@@ -27,7 +28,6 @@ from django_ojs.extensions.workflows.spec.definition import located
 from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.handler_registry import registry
 from django_ojs.handlers import Handler
-from django_ojs.options import Request, envelope_of
 from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidRequest, OJSError

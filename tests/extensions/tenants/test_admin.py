@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client, override_settings
 
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.tenants import admin as pages
 from django_ojs.operations import queues
@@ -61,7 +61,7 @@ def test_names_of_tenants_are_for_those_who_see_metadata() -> None:
     add("acme")
     with pytest.raises(QueueFull):
         add("acme")
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     rollups.flush()
     viewer = text(staff(*VIEW))
     assert "You need the permission to see payloads for tenants" in viewer

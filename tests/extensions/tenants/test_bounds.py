@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants.spec import MARK, tenant_of
@@ -94,7 +94,7 @@ def test_a_tenant_at_its_bound_is_rejected_and_the_others_go_on() -> None:
         add(None)
     assert depths() == {"acme": 3, "large": 5, "_default": 3}
     # The tenant's rejections are recorded, and are not taken for those of a full queue.
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     events = Event.objects.filter(type="backpressure.rejected")
     assert {event.data["tenant_id"] for event in events} == {"acme", "large", "_default"}
     assert Queue.objects.get(pk=NAME).full_at is None

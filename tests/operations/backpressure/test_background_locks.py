@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronRun, CronRunPhase
 from django_ojs.extensions.events.models import Event
@@ -49,7 +49,7 @@ def locked_queue() -> AbstractContextManager[Callable[[], None]]:
 
 
 def rejections_of(queue: str) -> int:
-    rejections.recorder.reset()  # It has a thread, which may be writing.
+    rejection_counts.recorder.reset()  # It has a thread, which may be writing.
     return Event.primary.filter(type__startswith="backpressure", queue=queue).count()
 
 

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.models import Bound
-from django_ojs.extensions.backpressure.operations import pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations import pressure_monitor, rejection_counts
 from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
 from django_ojs.operations import push as pushing
@@ -141,7 +141,7 @@ def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
     add(2)
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        rejections.recorder,
+        rejection_counts.recorder,
         "retry_after",
         lambda queue, jobs: asked.append((queue, jobs)) or 7,
     )
@@ -331,7 +331,7 @@ def test_a_rejection_is_published_even_where_the_caller_rolls_back() -> None:
     add()
     with pytest.raises(QueueFull), transaction.atomic():
         add()
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     (reported,) = events("backpressure.rejected")
     assert reported.data["depth"] == reported.data["bound"] == 1
     assert reported.data["job_type"] == envelope().type
@@ -355,7 +355,7 @@ def test_a_stored_job_that_finds_no_room_is_published_like_a_new_one(way: str) -
         with pytest.raises(QueueFull) as caught:
             operation(waiting.pk)
         assert caught.value.details["retry_after"] >= 1
-    rejections.recorder.reset()
+    rejection_counts.recorder.reset()
     (reported,) = events("backpressure.rejected")
     assert (reported.data["job_type"], reported.data["count"]) == ("test.stored", 1)
     assert (reported.data["depth"], reported.data["bound"]) == (1, 1)

@@ -9,7 +9,7 @@ import pytest
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.checkpoints import pruning as checkpoints
 from django_ojs.extensions.checkpoints.models import Checkpoint
-from django_ojs.extensions.limits import rate_limit_starts
+from django_ojs.extensions.limits import pruning
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.models import Job
 from django_ojs.operations import ack, fail, fetch, queues
@@ -26,7 +26,7 @@ def start(queue: str) -> None:
 
 
 def limited() -> list[str]:
-    rate_limit_starts.StartsPruner().prune()
+    pruning.StartsPruner().prune()
     return sorted(LimitedQueue.primary.values_list("queue", flat=True))
 
 
@@ -66,9 +66,9 @@ def test_starts_that_no_rate_counts_any_more_go(rate: Any) -> None:
 
 
 def test_a_walk_over_starts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit_starts, "WALK", 2)
+    monkeypatch.setattr(pruning, "WALK", 2)
     LimitedQueue.primary.bulk_create([LimitedQueue(queue=name) for name in "abc"])
-    pruner = rate_limit_starts.StartsPruner()
+    pruner = pruning.StartsPruner()
     assert [pruner.prune(), LimitedQueue.primary.count()] == [2, 1]
     assert [pruner.prune(), LimitedQueue.primary.count()] == [1, 0]
 

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extensions.limits import queue_limits
+from django_ojs.extensions.limits import claims_by_queue
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.models import Queue
 from django_ojs.operations import ack, fail, fetch, queue_rows, queues
@@ -177,7 +177,7 @@ def test_max_per_second_is_a_rate_of_one_second() -> None:
     limits = []
     for limit in ({"max_per_second": 2}, {"limit": 2, "period": "PT1S"}):
         queues.configure("carrier", {"rate_limit": limit})
-        used = queue_limits.use("carrier")
+        used = claims_by_queue.use("carrier")
         limits.append(used and used.limit)
     assert limits[0] == limits[1] is not None
 
@@ -187,15 +187,15 @@ def test_a_start_counts_from_the_claim_when_the_process_was_suspended_before_it(
 ) -> None:
     queues.configure("carrier", {"rate_limit": {"limit": 2, "period": "PT1S"}})
     push_many(5, queue="carrier")
-    use = queue_limits.use
+    use = claims_by_queue.use
 
-    def of_a_second_ago(queue: str) -> queue_limits.Use:
+    def of_a_second_ago(queue: str) -> claims_by_queue.Use:
         used = use(queue)
         assert used is not None
         return replace(used, now=used.now - 1000)
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue_limits, "use", of_a_second_ago)
+        patch.setattr(claims_by_queue, "use", of_a_second_ago)
         [first, _] = claim()
     (stored,) = LimitedQueue.objects.values_list("starts", flat=True)
     ((counted_at, number),) = stored["windows"]["1000"]

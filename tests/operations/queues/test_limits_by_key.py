@@ -12,10 +12,10 @@ from django.db.models import Count
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.extensions.limits import key_limits, limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_checks
+from django_ojs.extensions.limits.claims_by_queue import Use
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob
 from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
-from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.models import Queue
 from django_ojs.operations import ack, expiry, fetch, queues, retry
 from django_ojs.spec.errors import OJSError
@@ -181,13 +181,13 @@ def test_a_key_is_checked_when_the_first_of_its_rates_has_room() -> None:
 
 def test_a_start_counts_from_when_the_job_was_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     push(rate_limit={"key": "acme", "rate": {"limit": 1, "period": "PT1H"}}, queue="carrier")
-    uses = key_limits.uses_of
+    uses = claims_by_key.uses_of
 
     def read_long_before(keys: Any) -> dict[str, Use]:
         # The process is suspended between its two statements.
         return {key: replace(use, now=use.now - 3_000_000) for key, use in uses(keys).items()}
 
-    monkeypatch.setattr(key_limits, "uses_of", read_long_before)
+    monkeypatch.setattr(claims_by_key, "uses_of", read_long_before)
     assert len(claim()) == 1
     assert LimitKey.primary.get().expires_at - timezone.now() > MINUTE * 58
 

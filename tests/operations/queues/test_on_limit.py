@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from django_ojs import signals
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.limits import key_limits, limit_checks, limit_keys
+from django_ojs.extensions.limits import claims_by_key, limit_checks, limit_keys
 from django_ojs.extensions.limits.models import LimitCheck, LimitKey
 from django_ojs.extensions.statistics import rollups
 from django_ojs.models import Job
@@ -312,7 +312,7 @@ def test_what_a_claim_drops_or_reschedules_is_undone_with_it(monkeypatch: Any) -
     def fails(*args: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(key_limits, "_add_starts", fails)
+    monkeypatch.setattr(claims_by_key, "_add_starts", fails)
     with pytest.raises(RuntimeError):
         claim()
     assert set(jobs().values_list("state", flat=True)) == {"available"}

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.context import enter
 from django_ojs.extension import Known
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows import storage as stored
@@ -293,7 +293,7 @@ class TestStarting:
             rejected.append((full.queue, len(jobs)))
 
         monkeypatch.setattr(starting, "push", count)
-        monkeypatch.setattr(rejections.recorder, "reject", reject)
+        monkeypatch.setattr(rejection_counts.recorder, "reject", reject)
         ack.ack(take("a").id)
         workflows.advance_due()
         assert tries[:6] == [64, 32, 16, 8, 4, 2]

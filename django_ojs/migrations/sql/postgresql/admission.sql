@@ -1,6 +1,6 @@
--- Admission to bounded queues without counting (see storage/bounds.py for the whole method).
+-- Admission to bounded queues without counting (see extensions/backpressure/storage.py).
 --
--- Constants: 16 sequences, as in storage/bounds.py. Advisory locks of class 20298 belong to the
+-- Constants: 16 sequences, as there. Advisory locks of class 20298 belong to the
 -- queues; a transaction that adds more than its share holds one of 20299 to 20304 as well, which
 -- says how often its share was doubled: six times at most, 64 shares, the whole bound.
 

@@ -4,13 +4,13 @@ from datetime import UTC
 from typing import Any, cast
 
 from django_ojs import hooks
+from django_ojs.enqueue_options import NO_OPTIONS, Options, Request, envelope_of, push_options_of
 from django_ojs.handler_registry import registry
 from django_ojs.job_type import job_type_of
 from django_ojs.operations import info
 from django_ojs.operations.enqueue.caller_database import foreign_transaction
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import push
-from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_options_of
 from django_ojs.spec import ids
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database

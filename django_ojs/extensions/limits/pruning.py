@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from django_ojs.extensions.limits import queue_limits
+from django_ojs.extensions.limits import claims_by_queue
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.storage import database
 
@@ -31,12 +31,12 @@ class StartsPruner:
 def _delete(queue: str) -> None:
     database.dialect().read_committed(database.connection())
     # Claims add starts under this lock.
-    if queue_limits.try_lock(queue) and not _are_needed(queue):
+    if claims_by_queue.try_lock(queue) and not _are_needed(queue):
         LimitedQueue.primary.filter(queue=queue).delete()
 
 
 def _are_needed(queue: str) -> bool:
-    used = queue_limits.use(queue)
+    used = claims_by_queue.use(queue)
     if used is None or not (used.limit.windows or used.limit.throttles):
         return False
     return not used.starts.are_over(used.now)

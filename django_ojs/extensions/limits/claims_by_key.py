@@ -34,7 +34,7 @@ from django.db.models.functions import Now
 from django_ojs.claim_rules import Condition, MayStart, RuledClaim, SetAside
 from django_ojs.conf import settings
 from django_ojs.extension import Known
-from django_ojs.extensions.limits.limit_journal import (
+from django_ojs.extensions.limits.held_jobs import (
     RULE,
     check_at,
     moment,

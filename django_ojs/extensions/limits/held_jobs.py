@@ -1,6 +1,6 @@
 """The journal of the limits by key: which keys are to check, and which held jobs then open.
 
-See `key_limits` for the whole method.
+See `claims_by_key` for the whole method.
 """
 
 from collections.abc import Collection, Iterable, Mapping
