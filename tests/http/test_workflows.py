@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.operations import StepDetail, advance
+from django_ojs.extensions.workflows.operations import StepDetail
 from tests.factories import jobs
 from tests.http.api import Api, make_key
 from tests.operations.workflows.scenes import batch, chain, group, job, step
@@ -447,7 +448,9 @@ def test_a_key_for_some_queues_creates_and_sees_no_workflow_with_a_job_in_anothe
 def test_the_next_step_is_available_with_the_response_to_an_ack_and_to_a_nack(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advance, "INTERVAL", 3600.0)  # No FETCH does it instead.
+    # The package has a function of the name of this module.
+    advancing = importlib.import_module("django_ojs.extensions.workflows.operations.advance")
+    monkeypatch.setattr(advancing, "INTERVAL", 3600.0)  # No FETCH does it instead.
     callbacks = {"on_failure": job("badly")}
     api.post("workflows", batch(chain(job("a"), job("b")), **callbacks)).ok(201)
     (found,) = api.post("workers/fetch", {"queues": ["default"]}).ok()["jobs"]
