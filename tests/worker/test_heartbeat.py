@@ -111,10 +111,14 @@ def test_while_the_listener_has_no_connection_the_heartbeats_send_no_session(
 ) -> None:
     may_attach, attach_session, real = threading.Event(), beat.attach_session, beat.beat
     may_attach.set()
+    stored: list[Session | None] = []
 
-    def beat_as_if_rarely(*args: Any, **kwargs: Any) -> Any:
+    def beat_as_if_rarely(*args: Any, session: Session | None, **kwargs: Any) -> Any:
         # On a busy machine a heartbeat may be late by more than three of the real intervals.
-        return real(*args, **{**kwargs, "interval": timedelta(minutes=5)})
+        rarely = {**kwargs, "interval": timedelta(minutes=5)}
+        response = real(*args, session=session, **rarely)
+        stored.append(session)
+        return response
 
     def attach_when_connected(worker_id: str) -> Session | None:
         assert may_attach.wait(BOUND)
@@ -122,15 +126,18 @@ def test_while_the_listener_has_no_connection_the_heartbeats_send_no_session(
 
     monkeypatch.setattr(heartbeats.beat, "beat", beat_as_if_rarely)
     monkeypatch.setattr(heartbeats.beat, "attach_session", attach_when_connected)
-    mine = Worker.objects.filter(pk=ME)
-    listener = Listener(["a"], lambda: None, bench.start(), lambda: None)
+    mine, heartbeat = Worker.objects.filter(pk=ME), bench.start()
+    listener = Listener(["a"], lambda: None, heartbeat, lambda: None)
     try:
-        eventually(lambda: mine.get().session_pid, "the session is known")
+        ended, _ = eventually(lambda: heartbeat.session, "the session is known")
         may_attach.clear()
-        ended = mine.get().session_pid
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(%s)", [ended])
-        eventually(lambda: mine.get().session_pid is None, "the session has ended")
+        eventually(lambda: heartbeat.session is None, "the listener knows that it has ended")
+        # The first heartbeat that ends from now on may still have been sent with the session.
+        before = len(stored)
+        eventually(lambda: len(stored) > before + 1, "a heartbeat was sent since")
+        assert stored[-1] is None
         dead = DeadWorkers()
         assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
         assert mine.exists()
