@@ -566,7 +566,7 @@ def _each(
 
 
 def call_within(hooks: _Named, *args: object) -> None:
-    """Call hooks in the transaction of what happened, which an error of one undoes."""
+    """Call hooks whose error is raised. It undoes what happened, if their transaction is open."""
     for _, hook in hooks:
         hook(*args)
 

@@ -55,7 +55,7 @@ def _cause(finding: Finding, latest: Sequence[PastEvent]) -> str:
         time, what = max(before)
         moment = f"{timezone.localtime(time):%H:%M:%S}"
         if finding.kind == "queue_paused":
-            return f"T{what[1:]} at {moment}."
+            return f"{what[0].upper()}{what[1:]} at {moment}."
         return f"Probably because {what} at {moment}."
     return _why_it_waits(finding.queue) if finding.kind == "queue_late" else ""
 
