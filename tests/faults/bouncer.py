@@ -30,14 +30,14 @@ unix_socket_mode = 0777
 auth_type = any
 pool_mode = transaction
 default_pool_size = {pool}
-max_client_conn = 200
+max_client_conn = {clients}
 logfile = {folder}/log
 pidfile =
 """
 
 
 @contextmanager
-def bouncer(server: dict[str, Any], pool: int) -> Iterator[dict[str, str]]:
+def bouncer(server: dict[str, Any], pool: int, clients: int = 200) -> Iterator[dict[str, str]]:
     """Run it for a server (Django's settings), with so many connections to it.
 
     Yield Django's settings for clients.
@@ -56,6 +56,7 @@ def bouncer(server: dict[str, Any], pool: int) -> Iterator[dict[str, str]]:
         folder=folder,
         port=PORT,
         pool=pool,
+        clients=clients,
     )
     (folder / "pgbouncer.ini").write_text(text)
     command = [PROGRAM, str(folder / "pgbouncer.ini")]
