@@ -10,6 +10,7 @@ import pytest
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs import hooks
 from django_ojs.models import Worker
 from django_ojs.storage import database
 from tests.factories import push_many, read
@@ -22,8 +23,10 @@ FETCH = {"queues": ["default"], "worker_id": "w"}
 
 
 @pytest.fixture
-def api(settings: Any) -> Api:
+def api(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Api:
     """A worker, with a key, that has fetched before and sends no BEAT."""
+    # Cron jobs and workflows are asked for once in a while, whoever fetches.
+    monkeypatch.setattr(hooks.registry, "before_fetch", ())
     settings.OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"]}
     push_many(9, queue="default")
     api = Api(make_key("worker"))
