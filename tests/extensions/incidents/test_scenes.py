@@ -107,9 +107,7 @@ def told(kind: str) -> dict[str, Any]:
             (
                 each
                 for each in same
-                if each["kind"] == kind
-                and f'identity="{each["identity"]}"' in lines
-                and f'text="{each["text"]}"' in lines
+                if each["kind"] == kind and f'identity="{each["identity"]}"' in lines
             ),
             None,
         )
