@@ -47,12 +47,12 @@ class JobContext:
     ) -> None:
         self._job = job
         self._is_async = is_async
-        self._metadata: dict[str, Any] = {}
+        self._metadata: dict[str, Any] | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._heartbeat = heartbeat
         self._report = report
         self._extensions = extensions
-        self._unsent: dict[str, Any] = {}
+        self._unsent: dict[str, Any] | None = None
         self._sent_at: float | None = None
         self._cancelled = False
         self._result: Any = _UNSET
@@ -79,6 +79,8 @@ class JobContext:
     @property
     def metadata(self) -> dict[str, Any]:
         """Values that middleware and handler share during the run; they are not stored."""
+        if self._metadata is None:
+            self._metadata = {}
         return self._metadata
 
     @property
@@ -186,7 +188,8 @@ class JobContext:
         if message is not None and (data is None or isinstance(data, Mapping)):
             data = {**(data or {}), "message": message}
         given = {"progress": progress, "data": data, "checkpoint": checkpoint}
-        self._unsent |= {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in given.items() if value is not None}
+        self._unsent = {**(self._unsent or {}), **given}
         if self._is_due():
             self.flush()
         return not self.cancelled
@@ -246,7 +249,7 @@ class JobContext:
 
     def flush(self) -> None:
         """Write the reports that are not written yet. The worker calls this when a run ends."""
-        unsent, self._unsent = self._unsent, {}
+        unsent, self._unsent = self._unsent, None
         if not unsent or self.cancelled:
             return
         self._sent_at = time.monotonic()

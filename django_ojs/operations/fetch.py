@@ -10,11 +10,11 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.models import Job, Worker
+from django_ojs.models import Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.liveness import KnownWorker, Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
@@ -83,13 +83,8 @@ def fetch(
     if not registered:
         # A worker of the project has checked its arguments already.
         _check(queues, count, worker_id, visibility_timeout)
-    if worker_id is not None and due and _is_quiet(worker_id, principal):
+    if due and not _may_claim(queues, _worker(worker_id, principal)):
         return []
-    if due:
-        check = DueCheck()
-        check.promote(queues)
-        check.expire()
-        hooks.before_fetch()
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
@@ -224,7 +219,8 @@ def fetch_remotely(
     an unknown pool, and for queues that it does not have.
     """
     _check(queues, count, worker_id, visibility_timeout)
-    found = _pool_of(worker_id, pool, queues, principal)
+    worker = _worker(worker_id, principal)
+    found = _pool_of(worker_id, pool, queues, principal, worker)
     if found is not None:
         order = found.order
     turns = FIRST_QUEUE_FIRST
@@ -233,23 +229,51 @@ def fetch_remotely(
         # gets its turns in those requests.
         key = found and found.name, frozenset(queues)
         turns = queue_turns.remembered.of(order, key)
-    jobs = fetch(
-        queues,
-        count=count,
-        worker_id=worker_id,
-        visibility_timeout=visibility_timeout,
-        default_timeout=settings().http_visibility_timeout,
-        principal=principal,
-        turns=turns,
-        pool="" if found is None else found.name,
-    )
+    jobs: list[Claimed] = []
+    if _may_claim(queues, worker):
+        jobs = fetch(
+            queues,
+            count=count,
+            worker_id=worker_id,
+            visibility_timeout=visibility_timeout,
+            due=False,
+            default_timeout=settings().http_visibility_timeout,
+            turns=turns,
+            pool="" if found is None else found.name,
+        )
     if worker_id is not None:
-        liveness.after_fetch(worker_id, queues, [job.lease for job in jobs], principal)
+        liveness.after_fetch(worker_id, queues, jobs, principal, worker)
     return jobs
 
 
+def _worker(worker_id: str | None, principal: Principal) -> KnownWorker | None:
+    """Return the worker of a FETCH, and with it whether jobs are due or expired.
+
+    Raises PermissionDenied if the principal may not write it.
+    """
+    worker = None if worker_id is None else liveness.find(worker_id, DueCheck().conditions)
+    if worker is not None:
+        principal.check(worker.owner)
+    return worker
+
+
+def _may_claim(queues: Sequence[str], worker: KnownWorker | None) -> bool:
+    """Do what is due before a claim. Return False for a quiet worker, which claims nothing."""
+    if worker is not None and worker.directive != Directive.RUNNING:
+        return False
+    check = DueCheck()
+    check.promote(queues, () if worker is None else worker.which_hold)
+    check.expire()
+    hooks.before_fetch()
+    return True
+
+
 def _pool_of(
-    worker_id: str | None, pool: str | None, queues: Sequence[str], principal: Principal
+    worker_id: str | None,
+    pool: str | None,
+    queues: Sequence[str],
+    principal: Principal,
+    worker: KnownWorker | None,
 ) -> Pool | None:
     """Return the pool of a worker that fetches these queues. Raises InvalidRequest."""
     if pool:
@@ -258,17 +282,17 @@ def _pool_of(
             raise InvalidRequest.of("worker_id", "is required with a pool: it is the member")
     if worker_id is None or not (settings().pools or pool is not None):
         return None
-    before = liveness.pool_of(worker_id, principal)
+    before = "" if worker is None else worker.pool
     # A worker may have named a pool that the settings no longer have.
-    found = settings().pool((before or "") if pool is None else pool)
+    found = settings().pool(before if pool is None else pool)
     if found is not None and not all(map(found.takes, queues)):
         raise InvalidRequest.of(
             "queues",
             f"must be queues of the pool {found.name}, to which this worker belongs",
             hint="OJS['POOLS'] of the server has the queues of a pool.",
         )
-    if pool is not None and pool != (before or ""):
-        liveness.join_pool(worker_id, pool, queues, principal, is_known=before is not None)
+    if pool is not None and pool != before:
+        liveness.join_pool(worker_id, pool, queues, principal, is_known=worker is not None)
     return found
 
 
@@ -305,11 +329,3 @@ def check_worker_id(worker_id: str | None) -> None:
     """Raise InvalidRequest unless this can be a worker's id: 1 to 255 characters, no NUL."""
     if worker_id is not None:
         check_text(worker_id, "worker_id")
-
-
-def _is_quiet(worker_id: str, principal: Principal) -> bool:
-    columns = ("owner", "directive")
-    for owner, directive in raw_queries.values(Worker, columns, "id = %s", [worker_id]):
-        principal.check(owner)
-        return bool(directive != Directive.RUNNING)
-    return False

@@ -22,6 +22,7 @@ _TIMESTAMP: Final = re.compile(
     re.ASCII,
 )
 
+_NOTHING: Final = timedelta(0)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 _RANGE: Final = "must be a number between zero and 1000 years"
@@ -101,7 +102,9 @@ def elapsed(start: datetime, end: datetime) -> timedelta:
     as those of a database with a `TIME_ZONE`. That is an hour off if daylight saving time begins or
     ends between them.
     """
-    return max(timedelta(0), end.astimezone(UTC) - start.astimezone(UTC))
+    if start.tzinfo is not UTC or end.tzinfo is not UTC:
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+    return end - start if end > start else _NOTHING
 
 
 def milliseconds_between(start: datetime, end: datetime) -> int:

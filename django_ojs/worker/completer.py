@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.db import Error, connections
 
@@ -23,6 +24,7 @@ from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
+from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
@@ -485,21 +487,21 @@ class Completer:
 
     def _complete(self, completions: list[Completion]) -> list[Run]:
         """Store completions. Return the runs that were not stored; see `_done`."""
-        known = Known(
-            jobs={item.run.job.id: item.run.job for item in completions},
-            seconds={item.run.job.id: item.seconds for item in completions},
-        )
-        stored = ack.ack_batch(
-            self._worker_id,
-            [(item.run.job.id, item.run.job.run, item.result) for item in completions],
-            known,
-        )
-        self._job_log.completed(
-            [(item.run, item.seconds) for item in completions if item.run.job.id in stored]
-        )
-        if len(stored) == len(completions):
-            return []
-        return [item.run for item in completions if item.run.job.id not in stored]
+        jobs: dict[UUID, Claimed] = {}
+        seconds: dict[UUID, float] = {}
+        finished: list[tuple[UUID, int, Any]] = []
+        for item in completions:
+            job = item.run.job
+            jobs[job.id] = job
+            seconds[job.id] = item.seconds
+            finished.append((job.id, job.run, item.result))
+        stored = ack.ack_batch(self._worker_id, finished, Known(jobs=jobs, seconds=seconds))
+        missing: list[Run] = []
+        if len(stored) < len(completions):
+            missing = [item.run for item in completions if item.run.job.id not in stored]
+            completions = [item for item in completions if item.run.job.id in stored]
+        self._job_log.completed([(item.run, item.seconds) for item in completions])
+        return missing
 
     def _committed(self, run: Run, seconds: float) -> None:
         """Finish a run that has committed its own ACK.

@@ -2,19 +2,25 @@
 
 import asyncio
 import logging
-import os
 import threading
 from collections import deque
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from asgiref.sync import (
+    SyncToAsync,
+    ThreadSensitiveContext,
+    markcoroutinefunction,
+    sync_to_async,
+)
 from django.db import connections
 
 from django_ojs import context as contexts
 from django_ojs import hooks
 from django_ojs.storage import database
+from django_ojs.worker import forks
 from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
@@ -44,7 +50,7 @@ class EventLoop:
         SyncToAsync.context_to_thread_executor.update(self._threads)
         self._sync_threads = deque(self._threads)
         self._recheck = Recheck()
-        self._pid = os.getpid()
+        self._forks = forks.number()
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
@@ -111,7 +117,7 @@ class EventLoop:
             # This is set before `begin`, because from then on the run may be interrupted, and its
             # thread is the loop's.
             run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)
-            if os.getpid() != self._pid:
+            if forks.number() != self._forks:
                 # A handler has forked this process, and waits in it for something. The worker runs
                 # the job, not this fork.
                 return
@@ -154,10 +160,13 @@ class EventLoop:
         return result, None
 
 
-async def run_handler(run: Run) -> Any:
+@markcoroutinefunction  # A coroutine of its own, for each job, would only wait for another one.
+def run_handler(run: Run) -> Awaitable[Any]:
     """Call the handler of a run within the hooks `around_run`, and return the checked result."""
     ring = hooks.registry.around_run
-    return await (_result_of(run) if ring is None else ring(run, partial(_result_of, run)))
+    outcome: Awaitable[Any]
+    outcome = _result_of(run) if ring is None else ring(run, partial(_result_of, run))
+    return outcome
 
 
 async def _result_of(run: Run) -> Any:

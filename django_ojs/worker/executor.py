@@ -170,7 +170,8 @@ class Executor:
         """Wait until a run is there for this thread. Return None when the executor is closed."""
         while True:
             with self._lock:
-                is_superfluous = self._running() > self._limit.threads
+                most = self._limit.threads
+                is_superfluous = len(self._threads) > most and self._running() > most
                 if self._waiting and not is_superfluous:
                     return self._waiting.popleft()
                 if self._is_closed:

@@ -30,28 +30,51 @@ def caller(handler: Handler[..., Any]) -> Callable[[JobContext], Any]:
     return partial(_await if handler.is_async else _call, handler.run)
 
 
-class _EndOfForks:
-    """Ends a process that is forked inside the block when the block ends.
+class _Forks:
+    """Counts the forks between this process and the one that imported this module.
 
-    It is a class because each job enters it, and `contextmanager` takes longer.
+    Asking the system for the process ID at both ends of each run takes longer.
     """
 
-    def __enter__(self) -> None:
-        self._pid = os.getpid()
+    number = 0
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if os.getpid() != self._pid:
-            end(error)
+    @classmethod
+    def count(cls) -> None:
+        cls.number += 1
+
+
+os.register_at_fork(after_in_child=_Forks.count)
+
+
+def number() -> int:
+    """Return a number that differs in a process and its forks."""
+    return _Forks.number
 
 
 def _call(function: Callable[..., T], *args: Any) -> T:
-    with _EndOfForks():
-        return function(*args)
+    before = _Forks.number
+    try:
+        result = function(*args)
+    except BaseException as error:
+        if _Forks.number != before:
+            end(error)
+        raise
+    if _Forks.number != before:
+        end(None)
+    return result
 
 
 async def _await(run: Callable[[JobContext], Any], context: JobContext) -> Any:
-    with _EndOfForks():
-        return await run(context)
+    before = _Forks.number
+    try:
+        result = await run(context)
+    except BaseException as error:
+        if _Forks.number != before:
+            end(error)
+        raise
+    if _Forks.number != before:
+        end(None)
+    return result
 
 
 class SyncThread(ThreadPoolExecutor):

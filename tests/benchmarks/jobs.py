@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
+from django.apps import apps
+
 import django_ojs as ojs
-from django_ojs.extensions import steps as durable
 from tests.benchmarks.starts import NAP, record_start
 
 
@@ -43,16 +44,5 @@ def nap(number: int) -> None:
     time.sleep(NAP)
 
 
-@ojs.job("bench.steps")
-def steps(number: int, count: int) -> None:
-    """Take steps."""
-    record_start(number)
-    for step in range(count):
-        durable.run("noop", int, step)
-
-
-@ojs.job("bench.wait")
-def wait(number: int, count: int) -> None:
-    """Wait for a signal."""
-    durable.wait("go", str(number))
-    record_start(number)
+if apps.is_installed("django_ojs.extensions.steps"):
+    from tests.benchmarks import jobs_with_steps  # noqa: F401  It registers them.

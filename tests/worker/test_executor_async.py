@@ -186,7 +186,7 @@ def test_a_fork_of_the_process_starts_no_run(
 ) -> None:
     run = run_of(asyncio.sleep, 0)
     loop = EventLoop(1, outcomes)
-    monkeypatch.setattr(loop, "_pid", -1)
+    monkeypatch.setattr(loop, "_forks", -1)
     loop.submit([run])
     passed = threading.Event()
     # After the first step of its task.

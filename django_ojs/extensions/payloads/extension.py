@@ -5,7 +5,6 @@ The worker resolves the references among the arguments of a job before it calls 
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 from django_ojs.conf import of
 from django_ojs.extension import DueStep, Extension, Hooks
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from django_ojs.extensions.payloads.parameter_kinds import ParameterKinds
 
 #: How the parameters of each handler take a payload.
-_kinds: Final = WeakKeyDictionary[Any, "ParameterKinds"]()
+_kinds: Final[dict[Any, "ParameterKinds"]] = {}
 
 
 class OffloadExtension(Extension):

@@ -238,12 +238,14 @@ def _numbers(change: Change, keys: Iterable[UUID]) -> Numbers:
 
 
 def _completed(change: Change) -> None:
-    found = change.jobs()
-    jobs = [found[key] for key in change.before]
-    note_all(
-        COMPLETED,
-        [(job.queue, job.type, 1, _waited(job), _ran(job, change.known.seconds)) for job in jobs],
-    )
+    found, ran = change.jobs(), change.known.seconds
+    completed = []
+    for key in change.before:
+        job, seconds = found[key], ran.get(key)
+        if seconds is None:
+            seconds = _ran(job)
+        completed.append((job.queue, job.type, 1, _waited(job), seconds))
+    note_all(COMPLETED, completed)
     flush_if_due()
 
 
@@ -253,9 +255,7 @@ def _waited(job: Any) -> float | None:
     return elapsed(job.enqueued_at, job.started_at).total_seconds()
 
 
-def _ran(job: Any, seconds: Mapping[UUID, float]) -> float | None:
-    if job.pk in seconds:
-        return seconds[job.pk]
+def _ran(job: Any) -> float | None:
     if job.started_at is None or job.finished_at is None:
         return None
     return elapsed(job.started_at, job.finished_at).total_seconds()

@@ -4,7 +4,6 @@ import inspect
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -70,7 +69,7 @@ class Steps:
         #: None until it is read. The first run of a job has none to read.
         self._history: list[Step] | None = [] if run.job.run == 1 else None
         self._position = 0
-        self._names = Counter[str]()
+        self._names: dict[str, int] = {}
         self._versions: dict[str, int] = {}
         self._busy = threading.Lock()
         self._taking = ""
@@ -79,7 +78,7 @@ class Steps:
         #: A step that has failed, and is stored if the handler continues after all.
         self._failed: tuple[Step, bool] | None = None
         #: The transactions that were open before, on each thread: those of a test.
-        self._before = {threading.get_ident(): _depths()}
+        self._before = {threading.get_ident(): _open_in_a_test()}
 
     # --- what a handler calls ---------------------------------------------------------------------
 
@@ -316,8 +315,7 @@ class Steps:
         self, kind: StepKind, name: str, signal: str | None, key: str | None
     ) -> tuple[Step, bool]:
         _check_name(name)
-        self._names[name] += 1
-        count = self._names[name]
+        count = self._names[name] = self._names.get(name, 0) + 1
         own = name if count == 1 else f"{name}#{count}"
         assert self._history is not None
         if self._position < len(self._history):
@@ -549,7 +547,7 @@ def _depths() -> Mapping[str, _Depth]:
 
 
 def _open_in_a_test() -> Mapping[str, _Depth]:
-    """Return what was open on this thread before a coroutine used it; nothing in a worker."""
+    """Return what was open on this thread before the run used it: nothing in a worker."""
     return {} if threading.current_thread().name.startswith("ojs-") else _depths()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.benchmarks.contenders.bare import BareSQL, CountedSQL
 from tests.benchmarks.contenders.base import Contender, Durable
-from tests.benchmarks.contenders.ojs import OpenJobSpec
+from tests.benchmarks.contenders.ojs import CoreAlone, OpenJobSpec
 
 OURS = OpenJobSpec.name
+CORE = CoreAlone.name
 CEILING = BareSQL.name
 
-_OWN: tuple[type[Contender], ...] = (OpenJobSpec, BareSQL, CountedSQL)
+_OWN: tuple[type[Contender], ...] = (OpenJobSpec, CoreAlone, BareSQL, CountedSQL)
 
 
 def _all() -> tuple[type[Contender], ...]:

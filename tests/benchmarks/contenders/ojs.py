@@ -44,11 +44,13 @@ class OpenJobSpec(Durable):
     drain_jobs: ClassVar[int] = 40_000
     workflows: ClassVar[frozenset[str]] = frozenset({"group", "chains"})
     steps_setting: ClassVar[str] = "8 threads"
+    apps: ClassVar[Sequence[str]] = _APPS
+    tables: ClassVar[Sequence[str]] = (*TABLES, *TABLES_OF_STEPS)
 
     def django_settings(self) -> dict[str, Any]:
         """Install the app and the handlers."""
         return {
-            "INSTALLED_APPS": ["django_ojs", *_APPS, "tests.benchmarks"],
+            "INSTALLED_APPS": ["django_ojs", *self.apps, "tests.benchmarks"],
             "ROOT_URLCONF": "tests.benchmarks.site",
             "OJS": {},
         }
@@ -65,12 +67,14 @@ class OpenJobSpec(Durable):
         # A job that failed in a measure of failures is due in an hour.
         later = "state = 'retryable' AND due_at > now() + interval '10 minutes'"
         jobs = f"SELECT count(*) FROM ojs_job WHERE state IN {states} AND ({later}) IS NOT TRUE"
-        workflows = "SELECT count(*) FROM ojs_workflow WHERE state = 'running'"
-        return int(run(f"SELECT ({jobs}) + ({workflows})")[0][0])
+        if self.workflows:
+            workflows = "SELECT count(*) FROM ojs_workflow WHERE state = 'running'"
+            jobs = f"SELECT ({jobs}) + ({workflows})"
+        return int(run(jobs)[0][0])
 
     def reset(self) -> None:
         """Empty the tables; the counts go with them."""
-        truncate(*TABLES, *TABLES_OF_STEPS)
+        truncate(*self.tables)
 
     def enqueue(self, number: int) -> None:
         """Enqueue by name, as a producer without the handler's code would."""
@@ -134,3 +138,12 @@ class OpenJobSpec(Durable):
 
         options = _OPTIONS.get(kind, {})
         return [django_ojs.request(_TYPES[kind], [number], **options) for number in numbers]
+
+
+class CoreAlone(OpenJobSpec):
+    """Without any optional app: what a site has that installed `django_ojs` and nothing more."""
+
+    name: ClassVar[str] = "django_ojs, core alone"
+    workflows: ClassVar[frozenset[str]] = frozenset()
+    apps: ClassVar[Sequence[str]] = ()
+    tables: ClassVar[Sequence[str]] = ("ojs_job", "ojs_attempt")

@@ -43,6 +43,7 @@ def measure(field: Field, scale: Scale) -> None:
             field.attempt(ONE, name, partial(_keep, field, scale, round_, ONE, name, name, work))
         ours = contenders.OURS
         _keep(field, scale, round_, ONE, ASYNC, ours, Work(kind="async"))
+        _keep(field, scale, round_, ONE, contenders.CORE, contenders.CORE, Work())
         for name in field.turns(round_):
             if scale.thorough or name in (contenders.OURS, contenders.CEILING):
                 work = Work(setting=contenders.by_name(name).drain_setting, processes=2)
