@@ -16,6 +16,8 @@ from typing import Final
 
 from django.db import connections
 
+from django_ojs.storage.logged_errors import without_values
+
 logger = logging.getLogger("django_ojs")
 
 #: Seconds that the end of a process waits for all writers, when the database does not respond.
@@ -107,8 +109,8 @@ class BackgroundWriter:
         while self._wait():
             try:
                 self._write()
-            except Exception:
-                logger.exception("%s could not write.", self._name)
+            except Exception as error:
+                logger.error("%s could not write.", self._name, exc_info=without_values(error))
                 # A connection that was lost would fail again.
                 connections.close_all()
             self._written_at = time.monotonic()

@@ -25,6 +25,7 @@ from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull, QueuePaused
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.logged_errors import without_values
 
 logger = logging.getLogger("django_ojs")
 
@@ -64,7 +65,11 @@ class WebhookDispatcher:
             except Exception as error:
                 if database.is_unavailable(error):
                     raise
-                logger.exception("The events for the webhook %s were not dispatched.", key)
+                logger.error(
+                    "The events for the webhook %s were not dispatched.",
+                    key,
+                    exc_info=without_values(error),
+                )
             if time.monotonic() >= until:
                 break
         return total
