@@ -150,13 +150,6 @@ def of_worker(type: EventType, worker_id: str, **data: Any) -> NewEvent:
     return NewEvent(type=type, subject=worker_id, data={"worker_id": worker_id, **given})
 
 
-def of_limit_key(type: EventType, key: str, **data: Any) -> NewEvent:
-    """Return an event of a limit key. A value of None in `data` is left out."""
-    # Its jobs may be in any queue, so it belongs to none.
-    given = {name: value for name, value in data.items() if value is not None}
-    return NewEvent(type=type, subject=key, data={"key": key, **given})
-
-
 def of_job(
     type: EventType,
     job: "StoredJob",
