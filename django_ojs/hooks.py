@@ -36,7 +36,7 @@ from django_ojs.spec.envelope import optional_checks, store_with
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage.logged_errors import without_values
+from django_ojs.storage import database
 
 if TYPE_CHECKING:
     from django_ojs.claim_rules import ClaimRule
@@ -540,7 +540,9 @@ def undone_by(name: str, error: Exception) -> None:
 def failed(name: str, what: str, error: Exception) -> None:
     """Log that an extension failed, and keep it for the findings of this process."""
     registry.failures[name] = Failed(what, type(error).__name__, timezone.now())
-    logger.error("The extension %s of django_ojs %s.", name, what, exc_info=without_values(error))
+    logger.error(
+        "The extension %s of django_ojs %s.", name, what, exc_info=database.without_values(error)
+    )
 
 
 def _each(

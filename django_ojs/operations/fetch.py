@@ -34,7 +34,6 @@ from django_ojs.storage import (
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
-from django_ojs.storage.logged_errors import without_values
 
 logger = logging.getLogger("django_ojs")
 
@@ -160,7 +159,7 @@ def _keeps_claims(error: Exception, registered: bool) -> bool:
         return False
     logger.error(
         "Jobs of one queue could not be claimed; those of others were.",
-        exc_info=without_values(error),
+        exc_info=database.without_values(error),
     )
     return True
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from django.db import connections
 
-from django_ojs.storage.logged_errors import without_values
+from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
 
@@ -110,7 +110,9 @@ class BackgroundWriter:
             try:
                 self._write()
             except Exception as error:
-                logger.error("%s could not write.", self._name, exc_info=without_values(error))
+                logger.error(
+                    "%s could not write.", self._name, exc_info=database.without_values(error)
+                )
                 # A connection that was lost would fail again.
                 connections.close_all()
             self._written_at = time.monotonic()

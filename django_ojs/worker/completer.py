@@ -25,7 +25,6 @@ from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.logged_errors import without_values
 from django_ojs.storage.next_starts import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
@@ -571,7 +570,7 @@ class Completer:
                         "The outcome of %s could not be stored. What is lost becomes available "
                         "again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
-                        exc_info=without_values(error),
+                        exc_info=database.without_values(error),
                     )
                     # The connection may be the cause, so the next write gets another one.
                     connections.close_all()

@@ -21,7 +21,6 @@ from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import counts
-from django_ojs.storage.logged_errors import without_values
 from django_ojs.worker.job_log import JobLog
 
 logger = logging.getLogger("django_ojs")
@@ -234,7 +233,7 @@ class MaintenanceThread:
             else:
                 logger.error(
                     "The conditions of the maintenance could not be checked.",
-                    exc_info=without_values(error),
+                    exc_info=database.without_values(error),
                 )
             return set()
         return {step for step, holds in zip(asked, found, strict=True) if not holds}
@@ -266,6 +265,6 @@ class MaintenanceThread:
             # One row that cannot be read must not keep the other steps from running.
             logger.error(
                 "A step of the maintenance failed; it will be tried again.",
-                exc_info=without_values(error),
+                exc_info=database.without_values(error),
             )
         return False

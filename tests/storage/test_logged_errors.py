@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from django_ojs.storage.logged_errors import without_values
+from django_ojs.storage import database
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +37,9 @@ def test_the_text_of_the_database_is_left_out(
 ) -> None:
     with pytest.raises((IntegrityError, LookupError)) as caught:
         way()
-    logging.getLogger("django_ojs").error("It failed.", exc_info=without_values(caught.value))
+    logging.getLogger("django_ojs").error(
+        "It failed.", exc_info=database.without_values(caught.value)
+    )
     assert SECRET not in caplog.text
     assert kind in caplog.text
     # It is told where it happened, and on PostgreSQL, which constraint it was.
@@ -48,4 +50,4 @@ def test_the_text_of_the_database_is_left_out(
 
 def test_another_error_is_logged_as_it_is() -> None:
     error = LookupError("the colour")
-    assert without_values(error) is error
+    assert database.without_values(error) is error

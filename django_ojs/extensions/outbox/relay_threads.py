@@ -12,8 +12,8 @@ from django_ojs.conf import of
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.extensions.outbox.settings import OutboxSettings
+from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.logged_errors import without_values
 
 logger = logging.getLogger("django_ojs.extensions.outbox")
 
@@ -96,7 +96,7 @@ class Relays:
                     # A fault with one job must not end the thread that sends all others.
                     pause = POLL_INTERVAL
                     logger.error(
-                        "The relay failed; it tries again.", exc_info=without_values(error)
+                        "The relay failed; it tries again.", exc_info=database.without_values(error)
                     )
             relay.close()
         except Error:

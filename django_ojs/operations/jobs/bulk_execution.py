@@ -26,7 +26,6 @@ from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, index_scan
 from django_ojs.operations.keyset import FIRST_PAGE, Cursor, PageRequest
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries
-from django_ojs.storage.logged_errors import without_values
 
 logger = logging.getLogger("django_ojs")
 
@@ -88,7 +87,7 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
         logger.error(
             "Bulk operation %s failed, and was stopped.",
             operation.pk,
-            exc_info=without_values(error),
+            exc_info=database.without_values(error),
         )
         mine.filter(pk=operation.pk).update(
             state=BulkState.STOPPED, stopped_by=STOPPED_BY_ERROR, finished_at=Now()

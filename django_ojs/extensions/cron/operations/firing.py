@@ -33,7 +33,6 @@ from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.published import NewEvent
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
-from django_ojs.storage.logged_errors import without_values
 
 #: Held jobs of one cron job from which a warning is logged (ojs-cron §6.1).
 MANY_HELD: Final = 3
@@ -245,7 +244,9 @@ def _rejected(run: Firing, error: Exception) -> SkippedRun:
         logger.error("The job of the cron job %s was rejected: %s", name, error.message)
         return SkippedRun(reason=SkipReason.REJECTED, message=error.message)
     logger.error(
-        "The job of the cron job %s was not enqueued.", name, exc_info=without_values(error)
+        "The job of the cron job %s was not enqueued.",
+        name,
+        exc_info=database.without_values(error),
     )
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 

@@ -25,7 +25,6 @@ from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull, QueuePaused
 from django_ojs.storage import database, raw_queries
-from django_ojs.storage.logged_errors import without_values
 
 logger = logging.getLogger("django_ojs")
 
@@ -68,7 +67,7 @@ class WebhookDispatcher:
                 logger.error(
                     "The events for the webhook %s were not dispatched.",
                     key,
-                    exc_info=without_values(error),
+                    exc_info=database.without_values(error),
                 )
             if time.monotonic() >= until:
                 break

@@ -31,7 +31,6 @@ from django_ojs.spec.published import NewEvent
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.in_memory_state import LastQuery
-from django_ojs.storage.logged_errors import without_values
 
 #: What an advance is called in traces (ojs-distributed-tracing §4.2).
 TASK: Final = "ojs.workflow.advance"
@@ -103,7 +102,7 @@ def _try_each(workflow_ids: Sequence[UUID]) -> bool:
             logger.error(
                 "The workflow %s was not advanced; it will be tried again.",
                 workflow_id,
-                exc_info=without_values(error),
+                exc_info=database.without_values(error),
             )
     return True
 

@@ -24,7 +24,6 @@ from django_ojs.spec.json import JSON, dumps
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.dialects import job_row
-from django_ojs.storage.logged_errors import without_values
 
 #: A larger result is passed on by reference (ojs-workflows §7.5).
 MAX_INLINE_BYTES: Final = 64 * 1024
@@ -164,7 +163,7 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
             "The job of the step %s was not enqueued%s.",
             step.key,
             "" if is_last else "; it will be tried again",
-            exc_info=without_values(error),
+            exc_info=database.without_values(error),
         )
         (started.rejected if is_last else started.delayed).append((step, _error(error)))
         return None
