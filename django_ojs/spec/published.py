@@ -134,6 +134,17 @@ class PastEvent(NewEvent):
     time: datetime
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastAct:
+    """What an operator did to an object; `changes` has what the fields that changed are now."""
+
+    action: str
+    subject: str
+    by: str
+    time: datetime
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
 def of_queue(type: EventType, name: str, **data: Any) -> NewEvent:
     """Return an event of a queue. A value of None in `data` is left out, a long text is cut."""
     given = {
