@@ -16,8 +16,6 @@ from typing import Final
 
 from django.db import connections
 
-from django_ojs.storage import database
-
 logger = logging.getLogger("django_ojs")
 
 #: Seconds that the end of a process waits for all writers, when the database does not respond.
@@ -109,10 +107,8 @@ class BackgroundWriter:
         while self._wait():
             try:
                 self._write()
-            except Exception as error:
-                logger.error(
-                    "%s could not write.", self._name, exc_info=database.without_values(error)
-                )
+            except Exception:
+                logger.exception("%s could not write.", self._name)
                 # A connection that was lost would fail again.
                 connections.close_all()
             self._written_at = time.monotonic()
