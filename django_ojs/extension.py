@@ -38,7 +38,7 @@ from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.published import EventType, NewEvent, PastEvent
+from django_ojs.spec.published import EventType, NewEvent, PastAct, PastEvent
 from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 
@@ -700,10 +700,7 @@ class Extension:
         return {}
 
     def page_urls(self, page: Any) -> Sequence[Any]:
-        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
-
-        `page` is a ModelAdmin of the package, which Django asks for its URLs.
-        """
+        """Return the URLs that it adds to those of `page`, a ModelAdmin, by `page.pattern`."""
         return ()
 
     def panels(self) -> Sequence[Any]:
@@ -723,8 +720,7 @@ class Extension:
     ) -> Iterable[tuple[str, Mapping[str, Any]]]:
         """Return members of the JSON objects of these queues, each with the name of its queue.
 
-        With `to_operators`, they are for the queue on the control plane, otherwise for its `stats`
-        on the data plane.
+        `to_operators`: for the queue on the control plane; else for its `stats` on the data plane.
         """
         return ()
 
@@ -752,6 +748,10 @@ class Extension:
 
     def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
         """Return the events that it has kept, the latest first, from one query."""
+        return ()
+
+    def past_acts(self, since: datetime) -> Sequence[PastAct]:
+        """Return what operators did since then, the latest first, from one query."""
         return ()
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
