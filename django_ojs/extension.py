@@ -38,7 +38,7 @@ from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.published import EventType, NewEvent, PastEvent
+from django_ojs.spec.published import EventType, NewEvent, PastAct, PastEvent
 from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 
@@ -333,12 +333,11 @@ class Hooks:
     committed: Callable[[Numbers], object] | None = None
 
     #: Called when a statement has changed the states of jobs, with the change, by the trigger of
-    #: the state machine (ojs-core §6.3). `storage.transitions` calls it right after the statement
-    #: and in its transaction, which is opened if none is open. An error undoes the change and is
-    #: raised by the operation. An operation that changes many jobs without their callers (claims,
-    #: the promotion of due jobs, the return of lost ones, the outcomes of a worker) is then
-    #: repeated job by job, so that only the jobs for which the hook raises again are left
-    #: unchanged.
+    #: the state machine (ojs-core §6.3), in its transaction. An error undoes the change and is
+    #: raised by the operation. One that changes many jobs without their callers (claims, promotion,
+    #: expiry, timeouts, returns, the outcomes of a worker, bulk actions) is repeated job by job
+    #: instead, so that only the jobs for which the hook raises again are left unchanged; a claim
+    #: lets them wait a minute. A passing error of the database is raised, and undoes all.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
     #: Called when a handler has asked that no job with its limit starts for `Failure.pause`, with
@@ -356,7 +355,8 @@ class Hooks:
     #: Called when something happened that changes no state of a job: to a queue, a worker, a
     #: workflow, a cron job or a limit key, or a job has sent a heartbeat, progress or a checkpoint.
     #: It is called in the transaction of what happened, with events of the types in
-    #: `published_types`; events of other types are not even made. An error undoes what happened.
+    #: `published_types`; events of other types are not even made. An error undoes what happened,
+    #: such as the extension of one lease; a worker whose heartbeat is undone claims no job.
     published: Callable[[Sequence[NewEvent]], object] | None = None
     published_types: frozenset[EventType] = frozenset()
 
@@ -447,7 +447,7 @@ class Hooks:
     request_note: Callable[[Any, Collection[str]], object] | None = None
 
     #: Called when a request has stored jobs, with their queues. It returns headers of the response.
-    #: An error is the response, although the jobs are stored.
+    #: An error is logged. In an open transaction it is the response, and no job is stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
     #: Called with the OJSError that ends a request. It returns headers of the response.
@@ -700,10 +700,7 @@ class Extension:
         return {}
 
     def page_urls(self, page: Any) -> Sequence[Any]:
-        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
-
-        `page` is a ModelAdmin of the package, which Django asks for its URLs.
-        """
+        """Return the URLs that it adds to those of `page`, a ModelAdmin, by `page.pattern`."""
         return ()
 
     def panels(self) -> Sequence[Any]:
@@ -723,8 +720,7 @@ class Extension:
     ) -> Iterable[tuple[str, Mapping[str, Any]]]:
         """Return members of the JSON objects of these queues, each with the name of its queue.
 
-        With `to_operators`, they are for the queue on the control plane, otherwise for its `stats`
-        on the data plane.
+        `to_operators`: for the queue on the control plane; else for its `stats` on the data plane.
         """
         return ()
 
@@ -752,6 +748,10 @@ class Extension:
 
     def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
         """Return the events that it has kept, the latest first, from one query."""
+        return ()
+
+    def past_acts(self, since: datetime) -> Sequence[PastAct]:
+        """Return what operators did since then, the latest first, from one query."""
         return ()
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:

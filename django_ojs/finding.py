@@ -1,7 +1,7 @@
 """A finding: what an operator should know of, in the words of its owner.
 
-The overview of the admin, `manage.py ojs doctor`, `GET /health` and the metrics show the same text.
-The text contains no age, because each of these shows it separately.
+The overview of the admin, `manage.py ojs doctor` and `GET /health` show the same text, and the
+metrics its identity. The text contains no age, because each of these shows it separately.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,11 @@
 """Limit keys as a user may see them: their parts that are arguments of jobs are payload."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest
 
 from django_ojs.admin import payloads
-from django_ojs.conf import settings
 from django_ojs.operations.jobs.redaction import redacted_key, with_redacted_key
 
 
@@ -30,18 +29,3 @@ def in_document(job: Any) -> Any:
     if "rate_limit" in shown:
         shown["rate_limit"] = with_redacted_key(shown["rate_limit"], may_see=True)
     return shown
-
-
-def sees_all(request: HttpRequest) -> bool:
-    """Return whether no part of a key is hidden from the user."""
-    return not settings().admin_redact and payloads.may_see(request)
-
-
-def visible(request: HttpRequest, keys: Iterable[str]) -> list[str]:
-    """Return the keys that the user may see in full."""
-    return [key for key in keys if is_visible(request, key)]
-
-
-def is_visible(request: HttpRequest, key: str) -> bool:
-    """Return whether the user may see all of a key."""
-    return shown(request, key) == key

@@ -17,7 +17,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
-from django_ojs.admin import limit_key_text, navigation
+from django_ojs.admin import navigation
 from django_ojs.admin.formatting import (
     THIN,
     absolute_time,
@@ -174,12 +174,6 @@ def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) ->
         if url
         else format_html("<span>{}</span>", shown)
     )
-
-
-@register.simple_tag(takes_context=True)
-def ojs_limit_key(context: RequestContext, key: str) -> str:
-    """Return a limit key as the user may see it."""
-    return limit_key_text.shown(context.request, key)
 
 
 @register.simple_tag(takes_context=True)

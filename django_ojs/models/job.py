@@ -279,12 +279,6 @@ class Job(StoredModel):
         return list(self.options.get("tags", ()))
 
     @property
-    def limit_key(self) -> str | None:
-        """The key of its rate limit policy; None without one."""
-        key: str | None = self.options.get("limit_key")
-        return key
-
-    @property
     def waited(self) -> timedelta | None:
         """How long it was available before its latest run, or None if it never ran."""
         if self.started_at is None or self.enqueued_at is None:

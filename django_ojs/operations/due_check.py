@@ -25,15 +25,20 @@ class DueCheck:
         self._expired = False
         self._after = ""
 
-    def promote(self, queues: Sequence[str] | None = None) -> int:
+    @property
+    def conditions(self) -> list[str]:
+        """The conditions of its query: whether there are due jobs, and expired ones."""
+        return [due_condition(self._since), expired_condition(self._since)]
+
+    def promote(self, queues: Sequence[str] | None = None, which_hold: Sequence[bool] = ()) -> int:
         """Query for due and for expired jobs, and promote the due ones. Return how many.
+
+        A caller that has asked already passes which of the conditions hold.
 
         If more are due than fit in one batch, each of `queues`, or of all queues, gets a share of a
         second batch, so that a burst in one queue does not delay the others.
         """
-        due, self._expired = raw_queries.which_hold(
-            [due_condition(self._since), expired_condition(self._since)]
-        )
+        due, self._expired = which_hold or raw_queries.which_hold(self.conditions)
         if not due:
             return 0
         count = promote()

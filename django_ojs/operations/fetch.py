@@ -1,5 +1,6 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -10,11 +11,11 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.models import Job, Worker
+from django_ojs.models import Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.liveness import KnownWorker, Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
@@ -33,6 +34,8 @@ from django_ojs.storage import (
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
+
+logger = logging.getLogger("django_ojs")
 
 #: How often a queue is claimed from again because another process has changed its rules.
 TRIES: Final = 3
@@ -83,13 +86,8 @@ def fetch(
     if not registered:
         # A worker of the project has checked its arguments already.
         _check(queues, count, worker_id, visibility_timeout)
-    if worker_id is not None and due and _is_quiet(worker_id, principal):
+    if due and not _may_claim(queues, _worker(worker_id, principal)):
         return []
-    if due:
-        check = DueCheck()
-        check.promote(queues)
-        check.expire()
-        hooks.before_fetch()
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
@@ -101,19 +99,23 @@ def fetch(
     left = most
     with closing(turns.asks(searched, count)) as asks:
         for ask in asks:
-            claimed = _claim(
-                ClaimRequest(
-                    queue=ask.queue,
-                    limit=ask.wanted,
-                    worker_id=worker_id,
-                    lease_ms=lease_ms,
-                    own_lease=visibility_timeout is None,
-                    isolation=isolation,
-                    max_bytes=left,
-                    at_least_one=left == most,
-                    registered=registered,
-                )
+            request = ClaimRequest(
+                queue=ask.queue,
+                limit=ask.wanted,
+                worker_id=worker_id,
+                lease_ms=lease_ms,
+                own_lease=visibility_timeout is None,
+                isolation=isolation,
+                max_bytes=left,
+                at_least_one=left == most,
+                registered=registered,
             )
+            try:
+                claimed = _claim(request)
+            except Exception as error:
+                if not jobs or not _keeps_claims(error, registered):
+                    raise
+                break
             ask.found = len(claimed)
             jobs += claimed
             left -= sum(job.size for job in claimed)
@@ -125,7 +127,7 @@ def fetch(
             if marked := [job for job in jobs if job.marks & mark]:
                 hook(marked)
     except Exception:
-        _give_back(jobs)
+        give_back(jobs)
         raise
     return jobs
 
@@ -146,13 +148,29 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
     return []
 
 
+def _keeps_claims(error: Exception, registered: bool) -> bool:
+    """Say whether the jobs of earlier queues are returned although the claim of this one failed.
+
+    They are claimed, and the next FETCH meets the error again. If the transaction of the caller is
+    open, they are not claimed yet. A worker of the project gives back all that it may have claimed
+    after an outage (see `rescue.give_back_unknown`), so it gets the error.
+    """
+    if database.connection().in_atomic_block or (registered and database.is_unavailable(error)):
+        return False
+    logger.error(
+        "Jobs of one queue could not be claimed; those of others were.",
+        exc_info=database.without_values(error),
+    )
+    return True
+
+
 def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
     """Return the queues, each once, without those that are exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
 
 
-def _give_back(jobs: Sequence[Claimed]) -> None:
+def give_back(jobs: Sequence[Claimed]) -> None:
     """Return claimed jobs that the caller will not get to their queues."""
     for job in jobs:
         # If the caller's transaction is broken, its rollback returns them.
@@ -224,7 +242,8 @@ def fetch_remotely(
     an unknown pool, and for queues that it does not have.
     """
     _check(queues, count, worker_id, visibility_timeout)
-    found = _pool_of(worker_id, pool, queues, principal)
+    worker = _worker(worker_id, principal)
+    found = _pool_of(worker_id, pool, queues, principal, worker)
     if found is not None:
         order = found.order
     turns = FIRST_QUEUE_FIRST
@@ -233,23 +252,55 @@ def fetch_remotely(
         # gets its turns in those requests.
         key = found and found.name, frozenset(queues)
         turns = queue_turns.remembered.of(order, key)
-    jobs = fetch(
-        queues,
-        count=count,
-        worker_id=worker_id,
-        visibility_timeout=visibility_timeout,
-        default_timeout=settings().http_visibility_timeout,
-        principal=principal,
-        turns=turns,
-        pool="" if found is None else found.name,
-    )
+    jobs: list[Claimed] = []
+    if _may_claim(queues, worker):
+        jobs = fetch(
+            queues,
+            count=count,
+            worker_id=worker_id,
+            visibility_timeout=visibility_timeout,
+            due=False,
+            default_timeout=settings().http_visibility_timeout,
+            turns=turns,
+            pool="" if found is None else found.name,
+        )
     if worker_id is not None:
-        liveness.after_fetch(worker_id, queues, [job.lease for job in jobs], principal)
+        try:
+            liveness.after_fetch(worker_id, queues, jobs, principal, worker)
+        except Exception:
+            give_back(jobs)
+            raise
     return jobs
 
 
+def _worker(worker_id: str | None, principal: Principal) -> KnownWorker | None:
+    """Return the worker of a FETCH, and with it whether jobs are due or expired.
+
+    Raises PermissionDenied if the principal may not write it.
+    """
+    worker = None if worker_id is None else liveness.find(worker_id, DueCheck().conditions)
+    if worker is not None:
+        principal.check(worker.owner)
+    return worker
+
+
+def _may_claim(queues: Sequence[str], worker: KnownWorker | None) -> bool:
+    """Do what is due before a claim. Return False for a quiet worker, which claims nothing."""
+    if worker is not None and worker.directive != Directive.RUNNING:
+        return False
+    check = DueCheck()
+    check.promote(queues, () if worker is None else worker.which_hold)
+    check.expire()
+    hooks.before_fetch()
+    return True
+
+
 def _pool_of(
-    worker_id: str | None, pool: str | None, queues: Sequence[str], principal: Principal
+    worker_id: str | None,
+    pool: str | None,
+    queues: Sequence[str],
+    principal: Principal,
+    worker: KnownWorker | None,
 ) -> Pool | None:
     """Return the pool of a worker that fetches these queues. Raises InvalidRequest."""
     if pool:
@@ -258,17 +309,17 @@ def _pool_of(
             raise InvalidRequest.of("worker_id", "is required with a pool: it is the member")
     if worker_id is None or not (settings().pools or pool is not None):
         return None
-    before = liveness.pool_of(worker_id, principal)
+    before = "" if worker is None else worker.pool
     # A worker may have named a pool that the settings no longer have.
-    found = settings().pool((before or "") if pool is None else pool)
+    found = settings().pool(before if pool is None else pool)
     if found is not None and not all(map(found.takes, queues)):
         raise InvalidRequest.of(
             "queues",
             f"must be queues of the pool {found.name}, to which this worker belongs",
             hint="OJS['POOLS'] of the server has the queues of a pool.",
         )
-    if pool is not None and pool != (before or ""):
-        liveness.join_pool(worker_id, pool, queues, principal, is_known=before is not None)
+    if pool is not None and pool != before:
+        liveness.join_pool(worker_id, pool, queues, principal, is_known=worker is not None)
     return found
 
 
@@ -305,11 +356,3 @@ def check_worker_id(worker_id: str | None) -> None:
     """Raise InvalidRequest unless this can be a worker's id: 1 to 255 characters, no NUL."""
     if worker_id is not None:
         check_text(worker_id, "worker_id")
-
-
-def _is_quiet(worker_id: str, principal: Principal) -> bool:
-    columns = ("owner", "directive")
-    for owner, directive in raw_queries.values(Worker, columns, "id = %s", [worker_id]):
-        principal.check(owner)
-        return bool(directive != Directive.RUNNING)
-    return False

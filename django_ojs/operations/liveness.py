@@ -6,7 +6,7 @@ ojs-core §7.5, worker-protocol §5 and §10.
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.published import EventType, of_worker
 from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A worker is dead after this many missed heartbeats.
@@ -140,17 +141,42 @@ def may_judge() -> bool:
     return jobs_are_writable() and raw_queries.holds(database.dialect().steady())
 
 
-def pool_of(worker_id: str, principal: Principal) -> str | None:
-    """Return the pool that a worker named last, empty for none, or None for an unknown worker.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownWorker:
+    """What a FETCH reads of a worker's row, with the database's time then as `now`."""
 
-    Raises PermissionDenied if the principal may not write the worker.
+    owner: str
+    pool: str
+    directive: str
+    beat_at: datetime | None
+    seen_at: datetime
+    dead_after_ms: int
+    now: datetime
+    #: Which of the conditions that were asked for with it hold.
+    which_hold: Sequence[bool]
+
+    @property
+    def dead_after(self) -> timedelta:
+        """How long it may be silent."""
+        return self.dead_after_ms * _MILLISECOND
+
+
+_READ: Final = ("owner", "pool", "directive", "beat_at", "seen_at", "dead_after_ms")
+
+
+def find(worker_id: str, conditions: Sequence[str] = ()) -> KnownWorker | None:
+    """Return a worker, or None if it is unknown.
+
+    Its statement also asks which of some conditions hold; see `raw_queries.which_hold`.
     """
-    worker = Worker.primary.filter(pk=worker_id)
-    known = worker.values_list("owner", "pool").first()
-    if known is None:
-        return None
-    principal.check(known[0])
-    return str(known[1])
+    dialect = database.dialect()
+    more = (dialect.now, *conditions)
+    for row in raw_queries.values(Worker, _READ, "id = %s", [worker_id], more=more):
+        now, *which_hold = row[len(_READ) :]
+        values: dict[str, Any] = dict(zip(_READ, row, strict=False))
+        values["now"] = dialect.time(now)
+        return KnownWorker(which_hold=[bool(holds) for holds in which_hold], **values)
+    return None
 
 
 def join_pool(
@@ -165,35 +191,37 @@ def join_pool(
 
 
 def after_fetch(
-    worker_id: str, queues: Sequence[str], leases: Collection[timedelta], principal: Principal
+    worker_id: str,
+    queues: Sequence[str],
+    jobs: Sequence[Claimed],
+    principal: Principal,
+    known: KnownWorker | None,
 ) -> None:
     """Record a FETCH over HTTP as a sign of life; the first one makes the worker known.
 
     Until its first BEAT a worker may be silent as long as the longest of its leases: it may be one
-    that never sends BEAT. `leases` are the leases of the jobs that it has just claimed.
+    that never sends BEAT. `jobs` are those that it has just claimed, and `known` is its row before
+    the claim.
+
+    A sign of life is not written with every FETCH, because a worker may poll many times a second.
+    So what is written from the second one on is a tenth longer, and covers the next leases.
     """
-    silence = max([settings().http_visibility_timeout, *leases]) // _MILLISECOND
-    worker = Worker.primary.filter(pk=worker_id)
-    dialect = database.dialect()
-    columns = ("owner", "beat_at", "seen_at", "dead_after_ms")
-    known = raw_queries.values(Worker, columns, "id = %s", [worker_id], more=(dialect.now,))
-    if not known:
-        _register_fetching(worker_id, queues, silence, principal)
+    longest = max([settings().http_visibility_timeout, *(job.lease for job in jobs)])
+    if known is None:
+        _register_fetching(worker_id, queues, longest // _MILLISECOND, principal)
+        # Another request may have made it known since the claim was checked.
+        known = find(worker_id)
+    if known is None or not principal.may_write(known.owner):
         return
-    owner, beat_at, seen_at, dead_after_ms, now = known[0]
-    now = dialect.time(now)
-    assert now is not None
-    if not principal.may_write(owner):
-        # Another principal has made it known since the claim was checked.
-        return
-    if beat_at is None and leases:
-        silence = max(dead_after_ms, silence)
-        _update(worker, seen_at=Now(), dead_after_ms=silence, owner=principal.id)
-    elif (
-        owner != principal.id
-        # It is not written with every FETCH, because a worker may poll many times a second.
-        or elapsed(seen_at, now) > dead_after_ms * _MILLISECOND / 10
-    ):
+    worker = Worker.primary.filter(pk=worker_id, owner=known.owner)
+    ends = [elapsed(known.seen_at, job.lease_until) for job in jobs if job.lease_until is not None]
+    if known.beat_at is None and any(end > known.dead_after for end in ends):
+        # A BEAT that arrives meanwhile knows better how long the worker may be silent.
+        silence = max(known.dead_after_ms, longest * 11 // 10 // _MILLISECOND)
+        _update(
+            worker.filter(beat_at=None), seen_at=Now(), dead_after_ms=silence, owner=principal.id
+        )
+    elif known.owner != principal.id or elapsed(known.seen_at, known.now) > known.dead_after / 10:
         _update(worker, seen_at=Now(), owner=principal.id)
 
 

@@ -1,9 +1,10 @@
 """What probably caused an incident: what changed shortly before it began.
 
-`KEEP_EVENTS` must have the events of queues and of workers, as it has by default.
+The events tell what happened, and the audit trail who did it. `KEEP_EVENTS` must have the events of
+queues and of workers, as it has by default.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,10 +12,12 @@ from typing import Final
 from django.utils import timezone
 
 from django_ojs.finding import Finding
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.reports import not_running, release_history
 from django_ojs.reports.findings import by_kind
-from django_ojs.spec.published import EventType, PastEvent
+from django_ojs.spec.published import EventType, PastAct, PastEvent
+from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import State
 
 #: What happened this long before an incident may have caused it. Its time and that of an event are
@@ -24,11 +27,20 @@ _CLOCKS: Final = timedelta(seconds=1)
 #: Incidents whose causes are looked for: the first of each kind, as the overview shows them.
 _MOST: Final = 5
 
-_OF_QUEUES: Final = (
-    EventType.QUEUE_PAUSED,
-    EventType.QUEUE_RESUMED,
-    EventType.QUEUE_CONFIG_UPDATED,
-)
+#: The acts that the events of a queue tell too.
+_OF_QUEUES: Final = {
+    EventType.QUEUE_PAUSED: "queue.paused",
+    EventType.QUEUE_RESUMED: "queue.resumed",
+    EventType.QUEUE_CONFIG_UPDATED: "queue.configured",
+}
+#: What was done that may keep jobs of any queue waiting.
+_OF_ANY_QUEUE: Final = {
+    "limit_key.paused": "a limit key was paused",
+    "limit_key.overridden": "the limits of a key were changed",
+}
+#: The findings that may follow from it.
+_WAITING: Final = frozenset({"queue_late", "queue_full", "queue_nearly_full"})
+_WITHOUT_WORKER: Final = frozenset({"no_worker", "queue_unworked"})
 
 
 def with_causes(found: Sequence[Finding]) -> list[Finding]:
@@ -40,59 +52,101 @@ def with_causes(found: Sequence[Finding]) -> list[Finding]:
     if not first:
         return list(found)
     types = (*_OF_QUEUES, EventType.WORKER_STARTED, EventType.WORKER_STOPPED)
-    latest = release_history.read(types)
+    events = release_history.read(types)
+    since = min(each.since for each in found if each.identity in first and each.since)
+    acts = registry.brought("past_acts", since - _BEFORE)
     return [
-        replace(each, cause=_cause(each, latest)) if each.identity in first else each
+        replace(each, cause=_cause(each, events, acts)) if each.identity in first else each
         for each in found
     ]
 
 
-def _cause(finding: Finding, latest: Sequence[PastEvent]) -> str:
+def _cause(finding: Finding, events: Sequence[PastEvent], acts: Sequence[PastAct]) -> str:
     assert finding.since is not None
     after, until = finding.since - _BEFORE, finding.since + _CLOCKS
-    before = [(time, what) for time, what in _happened(finding, latest) if after <= time <= until]
+    happened = [*_happened(finding, events, acts), *_done(finding, acts)]
+    before = [(time, what) for time, what in happened if after <= time <= until]
     if before:
         time, what = max(before)
         moment = f"{timezone.localtime(time):%H:%M:%S}"
-        if finding.kind == "queue_paused":
+        if finding.kind in {"queue_paused", "maintenance"}:
             return f"{what[0].upper()}{what[1:]} at {moment}."
         return f"Probably because {what} at {moment}."
     return _why_it_waits(finding.queue) if finding.kind == "queue_late" else ""
 
 
-def _happened(finding: Finding, latest: Sequence[PastEvent]) -> Iterator[tuple[datetime, str]]:
-    """Yield what may cause an incident of this kind, with the times."""
+def _happened(
+    finding: Finding, events: Sequence[PastEvent], acts: Sequence[PastAct]
+) -> Iterator[tuple[datetime, str]]:
+    """Yield the events that may cause an incident of this kind, with their times."""
     if finding.kind == "no_worker":
-        for event in latest:
+        for event in events:
             if event.type == EventType.WORKER_STOPPED:
                 how = "died" if event.data.get("reason") == "error" else "shut down"
                 yield event.time, f"the worker {event.subject} {how}"
     if not finding.queue:
         return
-    # The event of a pause is the pause itself, and tells who made it.
+    # The event of a pause is the pause itself.
     is_pause = finding.kind == "queue_paused"
     types = (EventType.QUEUE_PAUSED,) if is_pause else _OF_QUEUES
-    for event in latest:
+    for event in events:
         if event.subject == finding.queue and event.type in types:
-            yield event.time, _of_queue(event)
+            yield event.time, _of_queue(event, acts)
     if finding.since is not None and not is_pause:
-        changes = release_history.changes(finding.since - _BEFORE, finding.queue, latest)
+        changes = release_history.changes(finding.since - _BEFORE, finding.queue, events)
         for time, release in changes:
             yield time, f"a worker of the release {release} started"
 
 
-def _of_queue(event: PastEvent) -> str:
-    by = event.data.get("paused_by") or event.data.get("resumed_by")
+def _of_queue(event: PastEvent, acts: Sequence[PastAct]) -> str:
+    by = event.data.get("paused_by") or event.data.get("resumed_by") or _who_did(event, acts)
     match event.type:
         case EventType.QUEUE_PAUSED:
             what = f"the queue {event.subject} was paused"
         case EventType.QUEUE_RESUMED:
             what = f"the queue {event.subject} was resumed"
         case _:
-            fields = ", ".join(map(str, event.data.get("changed") or ()))
-            what = f"the configuration of {event.subject} was changed"
-            what += f" ({fields})" if fields else ""
+            what = _configured(event.subject, event.data.get("changed") or ())
     return f"{what} by {by}" if by else what
+
+
+def _who_did(event: PastEvent, acts: Sequence[PastAct]) -> str:
+    """Return who did what the event tells: both were stored in one transaction."""
+    action = _OF_QUEUES[event.type]
+    return next(
+        (
+            act.by
+            for act in acts
+            if (act.action, act.subject) == (action, event.subject)
+            and abs(act.time - event.time) <= _CLOCKS
+        ),
+        "",
+    )
+
+
+def _configured(queue: str, fields: Iterable[object]) -> str:
+    named = ", ".join(map(str, fields))
+    of = "all queues" if queue == DEFAULT_POLICY else queue
+    return f"the configuration of {of} was changed" + (f" ({named})" if named else "")
+
+
+def _done(finding: Finding, acts: Sequence[PastAct]) -> Iterator[tuple[datetime, str]]:
+    """Yield the acts of which no event tells, with their times."""
+    for act in acts:
+        what = ""
+        if act.action == "maintenance.started" and finding.kind == "maintenance":
+            what = "it was switched on"
+        elif act.action == "worker.directed" and finding.kind in _WITHOUT_WORKER:
+            # A change of its slots is none of these.
+            directive = act.changes.get("directive")
+            what = f"the worker {act.subject} was told to {directive}" if directive else ""
+        elif finding.kind in _WAITING and act.action in _OF_ANY_QUEUE:
+            # Not which key: people may see an incident who may see no argument of a job.
+            what = _OF_ANY_QUEUE[act.action]
+        elif finding.kind in _WAITING and act.subject == DEFAULT_POLICY:
+            what = _configured(DEFAULT_POLICY, act.changes)
+        if what:
+            yield act.time, f"{what} by {act.by}"
 
 
 def _why_it_waits(queue: str) -> str:

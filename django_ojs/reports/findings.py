@@ -286,14 +286,15 @@ def _of_bound(row: OverviewRow) -> list[Finding]:
     )
     if full.level is not Level.GOOD:
         is_full, has_room = full.level is Level.BAD, full.pressure < 1
-        how = "nearly full" if not is_full else "still filling up" if has_room else "full"
+        # With room again it goes on as an incident for a while, because it may fill again.
+        how = "is nearly full" if not is_full else "was full lately" if has_room else "is full"
         when = _WHEN_FULL[row.status.config.backpressure.strategy]
         return [
             Finding(
                 kind="queue_full" if is_full else "queue_nearly_full",
                 severity=Severity.CRITICAL if is_full else Severity.WARNING,
                 queue=queue,
-                text=f"Queue {queue} is {how}: {grouped(full.depth)} of {grouped(full.most)}"
+                text=f"Queue {queue} {how}: {grouped(full.depth)} of {grouped(full.most)}"
                 + (f"; {lost}." if lost else "."),
                 why=when if is_full and not has_room else f"When it is full: {when}",
                 cure=(

@@ -134,6 +134,17 @@ class PastEvent(NewEvent):
     time: datetime
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastAct:
+    """What an operator did to an object; `changes` has what the fields that changed are now."""
+
+    action: str
+    subject: str
+    by: str
+    time: datetime
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
 def of_queue(type: EventType, name: str, **data: Any) -> NewEvent:
     """Return an event of a queue. A value of None in `data` is left out, a long text is cut."""
     given = {
@@ -148,13 +159,6 @@ def of_worker(type: EventType, worker_id: str, **data: Any) -> NewEvent:
     """Return an event of a worker. A value of None in `data` is left out."""
     given = {key: value for key, value in data.items() if value is not None}
     return NewEvent(type=type, subject=worker_id, data={"worker_id": worker_id, **given})
-
-
-def of_limit_key(type: EventType, key: str, **data: Any) -> NewEvent:
-    """Return an event of a limit key. A value of None in `data` is left out."""
-    # Its jobs may be in any queue, so it belongs to none.
-    given = {name: value for name, value in data.items() if value is not None}
-    return NewEvent(type=type, subject=key, data={"key": key, **given})
 
 
 def of_job(

@@ -17,6 +17,9 @@ Duration = timedelta | str | float
 #: Fits the integer column that holds it on every database.
 MAX_ATTEMPTS_LIMIT: Final = 2**31 - 1
 
+#: Why a failed run discards its job. Every other reason ends a job without a run, or between two.
+FAILED_RUN: Final = frozenset({"exhausted", "non_retryable", "discard", "fail", "dead_letter"})
+
 _STRATEGIES: Final = ("exponential", "linear", "constant", "polynomial")
 
 

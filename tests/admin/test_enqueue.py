@@ -96,7 +96,7 @@ def test_a_job_is_enqueued_by_the_signature_of_its_handler() -> None:
     assert response["Location"] == f"{BASE}{job.pk}/change/"
     assert job.args == ["ann@example.com", 2, None, True]
     assert (job.queue, job.priority, job.state) == ("email", 7, "scheduled")
-    assert job.limit_key
+    assert job.options["limit_key"]
     page = client.get(response["Location"]).content.decode()
     assert "Enqueued in email." in page
     (entry,) = AuditEntry.primary.all()

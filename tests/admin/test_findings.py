@@ -352,7 +352,7 @@ class TestEpisode:
         pressure_monitor.check_all()
         (found,) = problems(root())
         # The episode goes on, and yet enqueues are accepted.
-        assert "Queue email is still filling up: 7 of 10." in plain(found)
+        assert "Queue email was full lately: 7 of 10." in plain(found)
         assert "When it is full: Enqueues are rejected." in doctor()
         assert Queue.objects.get(name="email").full_at == began
         push_many(3, queue="email")

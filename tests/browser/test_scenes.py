@@ -122,7 +122,7 @@ def test_the_overview_that_stays_open_names_what_goes_wrong_and_leads_to_what_me
     for claimed in fetch.fetch(["images"], count=2, worker_id="images-1"):
         ack.ack(claimed.id)
     pressure_monitor.check_all()
-    full = finding("is still filling up: 8 of 10")
+    full = finding("was full lately: 8 of 10")
     assert full.locator("time").first.get_attribute("datetime") == since
     follow(page, full.get_by_role("link", name="Configure…"))
     page.get_by_label("Maximum jobs").fill("100")

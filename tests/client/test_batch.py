@@ -273,7 +273,7 @@ def test_what_handles_jobs_on_their_way_handles_those_that_are_alike() -> None:
     unique = alike(unique={"keys": ["type"], "on_conflict": "ignore"})
     assert [job.outcome for job in unique] == ["stored", "duplicate", "duplicate"]
     limited = alike(rate_limit={"key": "k", "concurrency": 1})
-    assert {ojs.get_job(job.id).limit_key for job in limited} == {"k"}
+    assert {ojs.get_job(job.id).options["limit_key"] for job in limited} == {"k"}
     assert {job.state for job in alike(scheduled_at="+PT5M")} == {"scheduled"}
     assert {job.state for job in alike(pending=True)} == {"pending"}
     assert [job.model().priority for job in alike(priority=1)] == [1, 1, 1]

@@ -188,5 +188,5 @@ def test_a_worker_that_becomes_known_between_check_and_record_is_left_alone() ->
     (claimed,) = fetch(["mine"], worker_id="w", principal=loser)
     beat(of_queue()).ok()
     before = row()
-    liveness.after_fetch("w", ["mine"], [claimed.lease], loser)
+    liveness.after_fetch("w", ["mine"], [claimed], loser, None)
     assert row() == before

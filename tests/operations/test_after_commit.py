@@ -123,26 +123,22 @@ def test_a_signal_is_sent_after_the_commit(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_without_a_transaction_it_is_sent_at_once(case: str) -> None:
+def test_what_was_rolled_back_sends_no_signal_and_what_has_no_transaction_sends_it_at_once(
+    case: str,
+) -> None:
     prepare, expected = CASES[case]
     operation = prepare()
     with reported() as heard:
+        with transaction.atomic(), suppress(Rollback), transaction.atomic():
+            operation()
+            raise Rollback
+        assert heard == []
+        with transaction.atomic():
+            operation()
+            transaction.set_rollback(True)
+        assert heard == []
         operation()
         assert heard == expected
-
-
-@pytest.mark.parametrize("savepoint", [False, True])
-@pytest.mark.parametrize("case", CASES)
-def test_what_was_rolled_back_sends_no_signal(case: str, savepoint: bool) -> None:
-    operation = CASES[case][0]()
-    with reported() as heard:
-        with transaction.atomic():
-            with suppress(Rollback), transaction.atomic():
-                operation()
-                raise Rollback
-            if not savepoint:
-                transaction.set_rollback(True)
-        assert heard == []
 
 
 def test_a_receiver_that_raises_harms_neither_the_job_nor_the_other_receivers() -> None:

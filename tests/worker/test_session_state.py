@@ -12,6 +12,7 @@ from django.db.backends.signals import connection_created
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.session_state import changes_session
 from tests import databases
+from tests.cases import together
 from tests.testapp.models import Thing
 from tests.worker.parts import Outcomes, run_of
 
@@ -85,12 +86,14 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("statement", CHANGES)
+@pytest.mark.once
+@together("statement", CHANGES)
 def test_a_statement_that_changes_the_session_is_known(statement: str) -> None:
     assert changes_session(statement)
 
 
-@pytest.mark.parametrize("statement", HARMLESS)
+@pytest.mark.once
+@together("statement", HARMLESS)
 def test_what_ends_with_its_transaction_is_no_change(statement: str) -> None:
     assert not changes_session(statement)
 

@@ -6,6 +6,7 @@ An act is one row, which is stored with the change, and one line of the log, aft
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import Model
@@ -14,6 +15,7 @@ from django_ojs.extension import Act, DueStep, Extension, Hooks
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
+from django_ojs.spec.published import PastAct
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
@@ -37,6 +39,12 @@ class AuditExtension(Extension):
         from django_ojs.extensions.audit import storage
 
         return (DueStep(run=storage.prune, interval=60.0),)
+
+    def past_acts(self, since: datetime) -> Sequence[PastAct]:
+        """Return the entries since then."""
+        from django_ojs.extensions.audit import storage
+
+        return storage.latest(since)
 
     def pages(self) -> Mapping[type[Model], str]:
         """Return the pages of its model."""

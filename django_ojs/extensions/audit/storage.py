@@ -1,5 +1,6 @@
 """The rows of the audit trail, and the words for what operators do."""
 
+from datetime import datetime
 from typing import Final
 
 from django.db.models import QuerySet
@@ -9,6 +10,7 @@ from django_ojs.conf import of
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.spec import ids
+from django_ojs.spec.published import PastAct
 from django_ojs.storage import database
 
 #: What operators do. The first word names the object, or the set of objects.
@@ -33,10 +35,27 @@ OBJECT_TYPES: Final = frozenset(
     }
 )
 
+_MOST_LATEST: Final = 1_000
+
 
 def entries() -> QuerySet[AuditEntry]:
     """All entries."""
     return AuditEntry.primary.all()
+
+
+def latest(since: datetime) -> list[PastAct]:
+    """Return the latest acts since then, the latest first."""
+    found = entries().filter(pk__gte=ids.first_of(since)).order_by("-pk")[:_MOST_LATEST]
+    return [
+        PastAct(
+            action=entry.action,
+            subject=entry.object_id,
+            by=entry.actor,
+            time=entry.time,
+            changes={name: new for name, _, new in entry.rows},
+        )
+        for entry in found
+    ]
 
 
 def prune(limit: int = database.BATCH) -> int:

@@ -15,7 +15,7 @@ from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from django_ojs.admin import limit_key_text
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
 from django_ojs.admin.formatting import (
     absolute_time,
@@ -24,6 +24,7 @@ from django_ojs.admin.formatting import (
     limits_in_words,
 )
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
+from django_ojs.conf import settings
 from django_ojs.extensions.limits import claims_by_key, limit_key_use, limit_keys
 from django_ojs.extensions.limits.admin_actions import ACTIONS
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
@@ -201,7 +202,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
 
     def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
         wanted = list(keys)
-        found = limit_keys.known(limit_key_text.visible(request, wanted))
+        found = limit_keys.known(_visible(request, wanted))
         return {key: found.get(key) for key in wanted}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -220,7 +221,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
                 limit_keys.get(object_id)
                 found = LimitKey(pk=object_id)
         if found is not None:
-            if not limit_key_text.is_visible(request, found.pk):
+            if not _is_visible(request, found.pk):
                 # The response is the same as for a missing key, so that it does not tell whether
                 # the key exists.
                 return None
@@ -261,9 +262,9 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         text = search_term.strip()
         if text:
             found = queryset.filter(key__startswith=text)
-            if not limit_key_text.sees_all(request):
+            if settings().admin_redact or not payloads.may_see(request):
                 # Otherwise a search could find out how a hidden key begins.
-                found = found.filter(pk__in=limit_key_text.visible(request, _keys(found)))
+                found = found.filter(pk__in=_visible(request, _keys(found)))
             return found, False
         return queryset.filter(limit_keys.is_restricted()), False
 
@@ -277,7 +278,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         if not request.user.has_perm("ojs_limits.view_limitkey"):
             return False
         # Unlike the list, its page cannot hide a part of the key, which is in the address.
-        return obj is None or limit_key_text.is_visible(request, obj.pk)
+        return obj is None or _is_visible(request, obj.pk)
 
     def has_delete_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
         return False
@@ -367,7 +368,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
 
     @admin.action(description=gettext_lazy("Remove overrides"), permissions=["change"])
     def remove_overrides(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
-        keys = limit_key_text.visible(request, _keys(queryset))
+        keys = _visible(request, _keys(queryset))
         done = sum(map(limit_keys.remove_override, keys))
         text = ngettext("%(count)d override removed.", "%(count)d overrides removed.", done)
         text %= {"count": done}
@@ -381,3 +382,12 @@ def _keys(queryset: QuerySet[LimitKey]) -> list[str]:
 def _status(row: LimitKey) -> KeyStatus:
     status: KeyStatus = row.status  # type: ignore[attr-defined]  # of the list or the page
     return status
+
+
+def _visible(request: HttpRequest, keys: Iterable[str]) -> list[str]:
+    """Return the keys that the user may see in full."""
+    return [key for key in keys if _is_visible(request, key)]
+
+
+def _is_visible(request: HttpRequest, key: str) -> bool:
+    return limit_key_text.shown(request, key) == key

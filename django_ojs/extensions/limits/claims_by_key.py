@@ -41,6 +41,7 @@ from django_ojs.extensions.limits.held_jobs import (
     note_room,
     open_due,
 )
+from django_ojs.extensions.limits.limit_key_events import of_limit_key
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
 from django_ojs.extensions.limits.limit_statements import KeyCandidate, statements
 from django_ojs.extensions.limits.models import HELD, OPEN, LimitKey
@@ -50,7 +51,7 @@ from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job, Queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.hold import FREE
-from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.published import EventType
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, State, Trigger
 from django_ojs.storage import queue_configs, transitions

@@ -29,9 +29,9 @@ from django_ojs.spec.errors import NotFound, OJSError
 _MOST_NAMES: Final = 200
 
 
-def shown_key(key: str, *, with_arguments: bool = True) -> str:
-    """Return a limit key without the arguments that ADMIN_REDACT hides, or without any."""
-    return redacted_key(key, may_see=with_arguments)
+def shown_key(key: str) -> str:
+    """Return a limit key without the arguments that ADMIN_REDACT hides."""
+    return redacted_key(key, may_see=True)
 
 
 def _known(options: Options) -> list[KeyStatus]:

@@ -13,11 +13,12 @@ from django.utils import timezone
 from django_ojs.claim_rules import ClaimRule, RuledClaim, Waits
 from django_ojs.extension import TICK, Attribute, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.limits import rate_limit_policy
+from django_ojs.extensions.limits.limit_key_events import of_limit_key
 from django_ojs.extensions.limits.models import BY_KEY, LimitKey
 from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.hooks import publish
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.published import EventType
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
 
@@ -169,16 +170,17 @@ def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -
 
 def _pause(job: Any, failure: Failure) -> None:
     """Pause the key of a failed job for the duration that the failure names."""
-    if job.limit_key is None:
+    key = rate_limit_policy.stored_key(job)
+    if key is None:
         return
     from django_ojs.extensions.limits import held_jobs
 
     pause = failure.pause
-    if held_jobs.pause(job.limit_key, pause):
+    if held_jobs.pause(key, pause):
         publish(
             EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
             of_limit_key,
-            job.limit_key,
+            key,
             until=format_timestamp(timezone.now() + pause),
             reason=failure.type,
         )

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs.extensions.limits.limit_key_events import of_limit_key
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
 from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import BY_KEY, HELD, OPEN, LimitCheck, LimitKey
 from django_ojs.hooks import publish_all
 from django_ojs.models import Job
-from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.published import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage import database, holds, raw_queries
 

@@ -13,7 +13,7 @@ from django_ojs.extensions.limits.claims_by_queue import Use
 from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
-from django_ojs.extensions.limits.rate_limit_policy import LIMITS
+from django_ojs.extensions.limits.rate_limit_policy import LIMITS, stored_key
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec import json
@@ -133,18 +133,13 @@ def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
     return found
 
 
-def use_of(job: Job) -> KeyUse:
-    """Return how much of its limits the key of a job uses now."""
-    assert job.limit_key is not None
-    return uses_of([job.limit_key])[job.limit_key].under(job.options.get("rate_limit") or {})
-
-
 def waits_for(job: Job, may_see: bool) -> Waits | None:
     """Return which limit of its key a job waits for, for a reader who may see arguments or not."""
-    if job.limit_key is None:
+    stored = stored_key(job)
+    if stored is None:
         return None
-    key = redacted_key(job.limit_key, may_see=may_see)
-    used = use_of(job)
+    key = redacted_key(stored, may_see=may_see)
+    used = uses_of([stored])[stored].under(job.options.get("rate_limit") or {})
     limit = used.limit
     if used.is_paused:
         duration = formatting.duration((used.paused_until - used.now) / 1000)
@@ -161,7 +156,7 @@ def waits_for(job: Job, may_see: bool) -> Waits | None:
         )
     else:
         return None
-    return Waits(kind="limited_by_key", sentence=sentence, about=LimitKey(pk=job.limit_key))
+    return Waits(kind="limited_by_key", sentence=sentence, about=LimitKey(pk=stored))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -296,6 +296,12 @@ def stored_with(policy: Mapping[str, Any], queue: str) -> Mapping[str, Any]:
     return {"limit_key": key_of_job(policy, queue)}
 
 
+def stored_key(job: Any) -> str | None:
+    """Return the limit key of a stored job, or None without one."""
+    key: str | None = job.options.get("limit_key")
+    return key
+
+
 def beyond_queue(policy: object, queue: str) -> str | None:
     """Return the member of a `rate_limit` by which its job affects jobs of other queues.
 

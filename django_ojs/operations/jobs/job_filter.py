@@ -23,6 +23,7 @@ from django_ojs.models import Job, Worker
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.retry_policy import FAILED_RUN
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
@@ -328,11 +329,7 @@ def _clock(moment: datetime | None) -> Moment | None:
 #: The times of these jobs belong to a run. Others ended without a run, or after it for another
 #: reason.
 _RAN = Q(state__in=(State.ACTIVE, State.COMPLETED)) | (
-    Q(state=State.DISCARDED)
-    & (
-        Q(discard_reason__isnull=True)
-        | ~Q(discard_reason__in=("expired", "dropped", "operator", "rate_limited"))
-    )
+    Q(state=State.DISCARDED) & (Q(discard_reason__isnull=True) | Q(discard_reason__in=FAILED_RUN))
 )
 
 

@@ -9,6 +9,7 @@ from django_ojs.spec import progress
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
 from django_ojs.spec.failure import with_code
+from django_ojs.spec.retry_policy import FAILED_RUN
 from django_ojs.spec.times import format_timestamp
 
 
@@ -79,8 +80,6 @@ _OUTLINE: Final = (
 _VERBATIM: Final = tuple(
     field.name for field in FIELDS if field.option and field.stored == field.name
 )
-# The reasons of a discard without a failed execution: no execution was completed.
-NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limited"})
 
 
 def render(
@@ -186,5 +185,5 @@ def _add_times(out: dict[str, Any], job: StoredJob, state: str, options: dict[st
         out["cancelled_at"] = finished
     elif state == "discarded":
         out["discarded_at"] = finished
-        if job.discard_reason not in NOT_COMPLETED:
+        if job.discard_reason in (None, *FAILED_RUN):  # Otherwise no execution was completed.
             out["completed_at"] = finished

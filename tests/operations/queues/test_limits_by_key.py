@@ -221,7 +221,7 @@ def test_both_the_limits_of_the_queue_and_of_the_key_hold() -> None:
     add("bravo", number=3)
     add("delta", number=3)
     found = claim()
-    assert sorted(jobs().get(pk=job.id).limit_key or "" for job in found) == ["acme", "bravo"]
+    assert sorted(jobs().get(pk=job.id).options["limit_key"] for job in found) == ["acme", "bravo"]
 
 
 def test_plain_jobs_and_jobs_with_a_limit_start_in_the_order_of_their_priority() -> None:
