@@ -28,7 +28,7 @@ from tests.admin.test_navigation import links
 from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.factories import WORKER, push, push_many, worker
-from tests.http.api import Api
+from tests.http.api import Api, make_key
 from tests.reading import read_only
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +54,10 @@ def test_the_overview_the_command_http_and_the_metrics_tell_the_same() -> None:
     assert TEXT in root().get(OVERVIEW).content.decode()
     (found,) = ojs("doctor", "--only", "overview", "--json").json["checks"][0]["findings"]
     answer = Api().get("/ojs/v1/health/findings").ok()
-    assert answer == {"status": "degraded", "findings": [found]}
+    assert answer == {"status": "degraded", "verdict": answer["verdict"], "findings": [found]}
+    verdict = "Not working · 1 worker, no job is ready, no maintenance"
+    for told in (answer["verdict"], ojs("doctor", "--only", "overview").out):
+        assert verdict in re.sub("oldest ready job [^,]*", "no job is ready", told)
     assert (found["text"], found["severity"], found["identity"]) == (TEXT, "warning", IDENTITY)
     assert found["command"] == "ojs resume mail"
     line = f'ojs_incident{{identity="{IDENTITY}",kind="queue_paused",severity="warning"}} 1.0'
@@ -158,6 +161,12 @@ def test_a_key_of_some_queues_learns_that_nobody_takes_their_jobs() -> None:
     assert [each.kind for each in incidents.look()] == ["no_worker"]
     (found,) = incidents.look({"mail"})
     assert (found.kind, found.queue) == ("queue_unworked", "mail")
+    # It learns nothing of the workers and the jobs of others.
+    keys = "django_ojs.http.authentication.ApiKeyAuthentication"
+    with override_settings(OJS=settings.OJS | {"HTTP_AUTHENTICATION": [keys]}):
+        answer = Api(make_key("read", queues=("mail",))).get("/ojs/v1/health/findings").ok()
+    assert answer["verdict"] is None
+    assert [each["kind"] for each in answer["findings"]] == ["queue_unworked"]
 
 
 @pytest.mark.usefixtures("paused")
