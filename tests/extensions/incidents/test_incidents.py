@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_ojs.extension import Actor
 from django_ojs.extensions.statistics import rollups
+from django_ojs.finding import Finding
 from django_ojs.http import metrics
 from django_ojs.models import ActorKind, Incident, Queue
 from django_ojs.models.worker import Directive
@@ -24,6 +25,7 @@ from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import registry, removal
 from django_ojs.reports import incidents
+from django_ojs.reports.causes import with_causes
 from tests.admin.test_navigation import links
 from tests.admin.users import root
 from tests.command_line.run import ojs
@@ -243,3 +245,12 @@ def test_without_its_events_a_change_of_all_queues_is_told_by_the_audit_trail() 
         (cause,) = [each.cause for each in incidents.look() if each.kind == "queue_late"]
     said = r"Probably because the configuration of all queues was changed \(concurrency\) by ann .*"
     assert re.fullmatch(said, cause)
+
+
+def test_a_change_of_its_queue_is_no_cause_of_the_failures_of_a_type() -> None:
+    queues.configure("mail", {"backpressure": {"max_depth": 2}})
+    values = {"queue": "mail", "text": "", "why": "", "cure": "", "since": timezone.now()}
+    fails = Finding(kind="type_failing", type="send", **values)
+    late, fails = with_causes([Finding(kind="queue_late", **values), fails])
+    assert late.cause.startswith("Probably because the configuration of mail was changed")
+    assert fails.cause == ""
