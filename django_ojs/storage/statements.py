@@ -1,6 +1,5 @@
 """The statements of an extension: files in a folder of its own, one folder a database."""
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,8 @@ class Statements:
     def rows(self, name: str, values: Any, *, is_claim: bool = False, **parts: str) -> list[Any]:
         """Execute a statement, completed with `parts`, and return its rows; see `Dialect.rows`.
 
-        It is executed on the database of the jobs.
+        It is executed on the database of the jobs. With `is_claim`, a worker's session may keep its
+        plan.
         """
         statement = self.text(name)
         return database.dialect().rows(
@@ -39,13 +39,9 @@ class Statements:
         with database.connection().cursor() as cursor:
             cursor.execute(self.text(name), values)
 
-    def claim_rows(self, name: str, values: Mapping[str, Any], **parts: str) -> list[Any]:
-        """Execute a statement of a claim, as `rows` does. A worker's session may keep its plan."""
-        return self.rows(name, values, is_claim=True, **parts)
-
-    def text(self, name: str) -> str:
-        """Return a statement."""
-        return _load(self._folder, database.dialect(), name, self._values)
+    def text(self, name: str, dialect: Dialect | None = None) -> str:
+        """Return a statement, for the database of the jobs or another one."""
+        return _load(self._folder, dialect or database.dialect(), name, self._values)
 
 
 @cache

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from django_ojs.extension import Actor
 from django_ojs.extensions.checkpoints import operations as checkpoint
-from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events import storage as stored
 from django_ojs.extensions.statistics import all_time, rollups
 from django_ojs.extensions.steps import remote
 from django_ojs.extensions.webhooks import spec as webhooks
@@ -88,7 +88,7 @@ def fill(queue: str, type: str) -> dict[str, str]:
         queues.pause(queue)
     queues.resume(queue)
     rollups.flush()
-    log.settle()
+    stored.assign_positions()
     dispatch.dispatch()
     delivery = WebhookDelivery.primary.filter(webhook=webhook).latest("pk")
     return {
@@ -142,7 +142,7 @@ def test_what_it_reads_is_the_same_whatever_is_in_other_queues() -> None:
     worker(f"w-{WORD}", registration=Registration(hostname=WORD, queues=("other",)))
     both = Registration(hostname="h", queues=("mine", "other"))
     worker("shared", registration=both, active_jobs=7)
-    log.settle()
+    stored.assign_positions()
     after = read_all(api, mine)
     for name in READ_ROUTES:
         assert after[name] == before[name], name

@@ -560,19 +560,6 @@ class MariaDB(GaleraLocks):
             for row in self._rows(connection, "candidates", values, isolation=isolation, hold=hold)
         ]
 
-    def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
-        found = self._rows(connection, "unplaced", [limit], table=table)
-        if found:
-            placed = [[key, last + n] for n, (key, last) in enumerate(found, 1)]
-            rows, values = self._table(["id", "position"], placed, key="%s")
-            self._run(connection, "assign_positions", values, rows=rows, table=table)
-        return len(found)
-
-    def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
-        rows = [{**event, "data": json.dumps(event["data"])} for event in _items(events)]
-        with connection.cursor() as cursor:
-            cursor.executemany(self.sql["add_event"], rows)
-
     @_repeated
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         with self._whole(connection):

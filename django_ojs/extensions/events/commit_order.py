@@ -7,6 +7,7 @@ last rows, as long as its clock goes on.
 """
 
 import time
+from pathlib import Path
 from typing import Final
 
 from django.db import OperationalError
@@ -14,9 +15,26 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_ojs.storage import database
-from django_ojs.storage.dialects import sql_files
+from django_ojs.storage.statements import Statements
 
-_UNPOSITIONED: Final = sql_files.load("common", "row_without_position", table="{table}")
+#: The statements about events and positions. `{table}` and `{rows}` are filled in later.
+STATEMENTS: Final = Statements(
+    Path(__file__).parent / "statements",
+    **{name: f"{{{name}}}" for name in ("table", "rows", "greatest", "microseconds")},
+)
+
+#: The greater of two values, and the microseconds since 1970, in SQL.
+_POSITIONS: Final = {
+    "postgresql": {
+        "greatest": "GREATEST",
+        "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
+    },
+    "sqlite": {
+        "greatest": "max",
+        # A time is as exact as the clock of SQLite: to the millisecond.
+        "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
+    },
+}
 
 #: Rows that get their positions in one transaction.
 ASSIGNED_AT_ONCE: Final = 1000
@@ -27,7 +45,7 @@ LOCK_TIMEOUT: Final = 0.2
 
 def unpositioned(model: type[Model]) -> str:
     """Return the SQL of one committed row that has no position, if there is any."""
-    return _UNPOSITIONED.format(table=model._meta.db_table)
+    return STATEMENTS.text("row_without_position").format(table=model._meta.db_table)
 
 
 def assign(model: type[Model], using: str, limit: int = ASSIGNED_AT_ONCE) -> int:
@@ -53,7 +71,7 @@ def assign(model: type[Model], using: str, limit: int = ASSIGNED_AT_ONCE) -> int
         if not _try_lock(connection, table):
             return 0
         # A separate statement, so that it sees rows committed during the wait for the lock.
-        return dialect.assign_positions(connection, table, limit)
+        return _assign(connection, table, limit)
 
     try:
         return database.in_write_transaction(operation, using)
@@ -61,6 +79,23 @@ def assign(model: type[Model], using: str, limit: int = ASSIGNED_AT_ONCE) -> int
         if dialect.is_contention_error(error):
             return 0
         raise
+
+
+def _assign(connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
+    dialect = database.dialect_of(connection)
+    statement = STATEMENTS.text("assign_positions", dialect)
+    parts, values = _POSITIONS.get(dialect.name), [limit]
+    if parts is None:  # In MariaDB, another statement finds them: see unplaced.sql.
+        unplaced = STATEMENTS.text("unplaced", dialect).format(table=table)
+        found = dialect.rows(connection, unplaced, [limit])
+        if not found:
+            return 0
+        rows = "SELECT %s AS id, %s AS position" + " UNION ALL SELECT %s, %s" * (len(found) - 1)
+        parts = {"rows": rows}
+        values = [each for n, (key, last) in enumerate(found, 1) for each in (key, last + n)]
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(table=table, **parts), values)
+        return int(cursor.rowcount)
 
 
 def _try_lock(connection: BaseDatabaseWrapper, table: str) -> bool:

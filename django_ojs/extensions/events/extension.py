@@ -39,11 +39,12 @@ class EventsExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Put new events in their order, and delete old ones."""
+        from django_ojs.extensions.events import storage
         from django_ojs.extensions.events.operations import log
 
         return (
-            # Readers of the events settle them too.
-            DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
+            # Readers of the events do this too.
+            DueStep(run=storage.assign_positions, interval=2.0, when=storage.unsettled_condition),
             DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Max, Min, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
@@ -53,22 +54,25 @@ def latest(wanted: WantedEvents) -> list[PastEvent]:
 
 
 def add(happened: Collection[NewEvent]) -> None:
-    """Store events in the current transaction, in one statement."""
+    """Store events in the current transaction."""
     if not happened:
         return
-    text = json.dumps(
-        [
-            {
-                "event_id": str(key),
-                "type": event.type.value,
-                "subject": event.subject,
-                "queue": event.queue,
-                "data": event.data,
-            }
-            for key, event in zip(ids.many(len(happened)), happened, strict=True)
-        ]
-    )
-    database.dialect().add_events(database.connection(), text)
+    rows: list[dict[str, Any]] = [
+        {
+            "event_id": str(key),
+            "type": event.type.value,
+            "subject": event.subject,
+            "queue": event.queue,
+            "data": event.data,
+        }
+        for key, event in zip(ids.many(len(happened)), happened, strict=True)
+    ]
+    if database.dialect().name == "mariadb":
+        with database.connection().cursor() as cursor:
+            text = commit_order.STATEMENTS.text("add_event")
+            cursor.executemany(text, [{**row, "data": json.dumps(row["data"])} for row in rows])
+    else:
+        commit_order.STATEMENTS.run("add_events", {"events": json.dumps(rows)})
     notify.readers_of_events()
 
 
@@ -78,7 +82,7 @@ def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
 
 
 def unsettled_condition() -> str:
-    """Return the SQL condition that committed events have no position."""
+    """Return the SQL condition that `assign_positions` has anything to do."""
     return f"({commit_order.unpositioned(Event)}) IS NOT NULL"
 
 

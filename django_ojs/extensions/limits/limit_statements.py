@@ -82,7 +82,7 @@ class LimitStatements:
 
     def queue_use(self, queue: str) -> LimitUse:
         """Return the limits of a queue and how much of them it uses, under their lock."""
-        return LimitUse(*self._files.claim_rows("queue_use", {"queue": queue})[0])
+        return LimitUse(*self._files.rows("queue_use", {"queue": queue}, is_claim=True)[0])
 
     def candidates(
         self, request: ClaimRequest, limited: int, busy: Collection[str]
@@ -133,7 +133,7 @@ class LimitStatements:
         return keys  # The write lock of SQLite is the lock of every key.
 
     def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
-        return self._files.claim_rows("candidates", values, isolation=isolation)
+        return self._files.rows("candidates", values, is_claim=True, isolation=isolation)
 
     def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
         """Return how much of their limits keys use, under their locks."""
@@ -144,7 +144,7 @@ class LimitStatements:
         return self._of_keys("keys_waiting", keys, most=most)
 
     def _of_keys(self, name: str, keys: Collection[str], **values: Any) -> list[Any]:
-        return self._files.claim_rows(name, {"keys": self._dialect.texts(keys), **values})
+        return self._files.rows(name, {"keys": self._dialect.texts(keys), **values}, is_claim=True)
 
     def keys(self, limit: int) -> list[str]:
         """Return the first keys that have waiting or active jobs, or a stored row."""
@@ -152,7 +152,7 @@ class LimitStatements:
 
     def due_keys(self, limit: int) -> list[tuple[str, bool]]:
         """Lock the keys that are to be checked. Return each, and whether it could be locked."""
-        rows = self._files.claim_rows("due_keys", {"limit": limit})
+        rows = self._files.rows("due_keys", {"limit": limit}, is_claim=True)
         return [(key, bool(is_locked)) for key, is_locked in rows]
 
     def held_jobs(

@@ -33,7 +33,7 @@ class Statistics:
 def statistics(name: str) -> Statistics:
     """Return the figures of a queue. Raises NotFound."""
     status = get(name)
-    hour = rollup_queries.recent_by_queue(HOUR, [name]).get(name, rollup_queries.RecentTotals())
+    hour = rollup_queries.recent(HOUR, [name])
     return Statistics(
         status=status,
         completed_last_hour=hour.completed,

@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import BigIntegerField, F, Max, Q, Sum
+from django.db.models import BigIntegerField, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
@@ -39,27 +40,11 @@ def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
     Runs that were lost with their worker are no failures of the type.
     """
     start = minute_of(timezone.now()) - MINUTE * (minutes - 1)
-    rows = (
-        Rollup.primary.filter(minute__gte=start)
-        .values("type", "queue")
-        .annotate(
-            broke=Sum(F("failed") - F("lost")),
-            done=Sum("completed"),
-            last=Max("minute", filter=Q(failed__gt=F("lost"))),
-        )
-        .filter(broke__gt=0)
-        .order_by("-broke", "type", "queue")[:limit]
+    found = _by_type(
+        Rollup.primary.filter(minute__gte=start),
+        last=Max("minute", filter=Q(failed__gt=F("lost"))),
     )
-    return [
-        TypeFigures(
-            type=row["type"],
-            queue=row["queue"],
-            failed=row["broke"],
-            completed=row["done"],
-            last=row["last"],
-        )
-        for row in rows
-    ]
+    return _figures(found.filter(broke__gt=0).order_by("-broke", "type", "queue")[:limit])
 
 
 def completed_since(
@@ -83,20 +68,21 @@ def completed_since(
 
 def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:
     """Return the runs of a type by queue over this time, the queues with the most runs first."""
-    rows = (
-        Rollup.primary.filter(type=type, minute__gt=Now() - since)
-        .values("queue")
-        .annotate(
-            broke=Sum(F("failed") - F("lost")),
-            done=Sum("completed"),
-            runs=Sum(F("failed") + F("completed")),
-            last=Max("minute"),
-        )
-        .order_by("-runs", "queue")[:limit]
-    )
+    found = _by_type(Rollup.primary.filter(type=type, minute__gt=Now() - since), last=Max("minute"))
+    runs = Sum(F("failed") + F("completed"))
+    return _figures(found.annotate(runs=runs).order_by("-runs", "queue")[:limit])
+
+
+def _by_type(rows: QuerySet[Rollup], *, last: Max) -> QuerySet[Any]:
+    """Return the runs that broke, and those that are done, by type and queue."""
+    broke = Sum(F("failed") - F("lost"))
+    return rows.values("type", "queue").annotate(broke=broke, done=Sum("completed"), last=last)
+
+
+def _figures(rows: QuerySet[Any]) -> list[TypeFigures]:
     return [
         TypeFigures(
-            type=type,
+            type=row["type"],
             queue=row["queue"],
             failed=row["broke"],
             completed=row["done"],

@@ -175,12 +175,6 @@ class Dialect(Server):
             registered = f"AND EXISTS ({self.sql['registered_worker']})"
         return self._claimed(connection, "claim_chosen", values, registered=registered)
 
-    def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
-        """Give committed rows of a table the next positions. Return how many."""
-        with connection.cursor() as cursor:
-            cursor.execute(self.sql["assign_positions"].format(table=table), [limit])
-            return int(cursor.rowcount)
-
     def oldest_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Collection[str]
     ) -> list[tuple[str, datetime | None]]:
@@ -312,10 +306,6 @@ class Dialect(Server):
         Return whether the transaction sees what was committed while it waited for them. Without
         `wait`, return None if another transaction has locked one of them.
         """
-
-    def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
-        """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
-        self._run(connection, "add_events", {"events": events})
 
     def take_back(
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool

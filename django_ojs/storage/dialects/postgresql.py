@@ -29,11 +29,6 @@ from django_ojs.storage.dialects.server import (
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
 
 _NOW = "statement_timestamp()"
-_POSITIONS = {
-    "table": "{table}",
-    "greatest": "GREATEST",
-    "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
-}
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
@@ -48,7 +43,6 @@ _SQL = load_all(
     },
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
     "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),

@@ -29,12 +29,6 @@ from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, 
 #: Django stores times in this form: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
-_POSITIONS = {
-    "table": "{table}",
-    "greatest": "max",
-    # A time is as exact as the clock of SQLite: to the millisecond.
-    "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
-}
 _SQL = load_all(
     "sqlite",
     now=_NOW,
@@ -43,7 +37,6 @@ _SQL = load_all(
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
     "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),

@@ -197,7 +197,7 @@ def test_what_was_inserted_first_and_commits_last_is_read_last_and_never_passed_
 @pytest.mark.postgresql
 def test_a_process_that_holds_the_lock_of_positions_stops_no_reader() -> None:
     happen("a")
-    log.settle()
+    stored.assign_positions()
     happen("b")
     with elsewhere() as other:
         holding = transaction.atomic()
@@ -247,14 +247,14 @@ def _assign_in_own_connection(default: str) -> int:
 
 def test_a_transaction_that_reads_events_assigns_no_positions() -> None:
     happen("a")
-    log.settle()
+    stored.assign_positions()
     happen("b")
     with transaction.atomic():
         page = log.read()
         assert names(page) == ["a"]
         with elsewhere() as other:
             if connection.vendor == "postgresql":
-                assert other(log.settle) == 1
+                assert other(stored.assign_positions) == 1
     assert names(log.read(after=page.cursor)) == ["b"]
 
 
@@ -296,16 +296,16 @@ def test_a_reader_under_eight_writers_sees_every_event_once() -> None:
 
 def test_maintenance_places_what_nobody_reads_and_costs_a_look_when_there_is_nothing() -> None:
     happen(number=3)
-    assert log.settle() == 3
+    assert stored.assign_positions() == 3
     assert not Event.objects.filter(position=None).exists()
     with CaptureQueriesContext(connection) as queries:
-        assert log.settle() == 0
+        assert stored.assign_positions() == 0
     assert len(queries) == 1
 
 
 def test_a_session_that_may_only_read_reads_what_is_placed() -> None:
     happen("a")
-    log.settle()
+    stored.assign_positions()
     happen("b")
     say, off = {
         "postgresql": (
@@ -328,15 +328,15 @@ def test_a_session_that_may_only_read_reads_what_is_placed() -> None:
 def test_old_events_are_pruned_oldest_first_and_young_ones_stay() -> None:
     for name in "abc":
         happen(name)
-    log.settle()
+    stored.assign_positions()
     age(timedelta(days=31))
     happen("d")
-    log.settle()
+    stored.assign_positions()
     assert log.prune(limit=2) == 2
     assert names(log.read()) == ["c", "d"]
     assert (log.prune(limit=2), log.prune(limit=2)) == (1, 0)
     happen("e")
-    log.settle()
+    stored.assign_positions()
     with override_settings(OJS={"KEEP_EVENTS_FOR": "PT1H"}):
         assert log.prune() == 0
         age(2 * HOUR)
@@ -392,7 +392,7 @@ def test_a_reader_that_is_beyond_the_log_is_told_and_goes_on_where_the_log_is() 
 
 def test_a_clock_that_was_set_back_gives_no_position_twice() -> None:
     happen("a")
-    log.settle()
+    stored.assign_positions()
     ahead = Event.objects.get().position + int(HOUR.total_seconds() * 1_000_000)
     Event.objects.update(position=ahead)
     happen("b")

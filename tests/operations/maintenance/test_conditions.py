@@ -14,6 +14,7 @@ from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.cron.models import CronJob, CronRun
 from django_ojs.extensions.cron.operations import tick
 from django_ojs.extensions.cron.operations.pruning import RunPruner
+from django_ojs.extensions.events import storage as stored_events
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.limits import limit_checks
@@ -173,7 +174,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         [lambda: Webhook.primary.create(url="https://a.example", salt="s", active=False)],
     ),
     local.condition: ([entry], [lambda: entry(state="sent", sent_at=Now())]),
-    log.unsettled_condition: ([event], [lambda: event(position=1)]),
+    stored_events.unsettled_condition: ([event], [lambda: event(position=1)]),
     log.old_condition: ([lambda: event(YEARS, 1)], [lambda: event(position=1)]),
     pruning.condition: (
         [
@@ -221,7 +222,7 @@ def test_they_are_asked_together_in_their_order() -> None:
     due_job()
     event()
     found = raw_queries.which_hold([condition() for condition in CONDITIONS])
-    wanted = {promotion.due_condition, log.unsettled_condition}
+    wanted = {promotion.due_condition, stored_events.unsettled_condition}
     assert {each for each, holds in zip(CONDITIONS, found, strict=True) if holds} == wanted
 
 

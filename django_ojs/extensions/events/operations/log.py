@@ -161,16 +161,6 @@ def resume_from_unknown(event_id: str) -> Resumed:
     return Resumed(latest(), has_gap=True, gap_start=start, gap_end=now)
 
 
-def unsettled_condition() -> str:
-    """Return the SQL condition that `settle` has anything to do."""
-    return stored.unsettled_condition()
-
-
-def settle() -> int:
-    """Assign positions to committed events, as reading does. Return how many."""
-    return stored.assign_positions()
-
-
 def old_condition() -> str:
     """Return the SQL condition that `prune` may find any rows."""
     return stored.old_condition(of(EventSettings).keep_events_for)
