@@ -447,7 +447,7 @@ class Hooks:
     request_note: Callable[[Any, Collection[str]], object] | None = None
 
     #: Called when a request has stored jobs, with their queues. It returns headers of the response.
-    #: An error is the response, although the jobs are stored.
+    #: An error is logged. In an open transaction it is the response, and no job is stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
     #: Called with the OJSError that ends a request. It returns headers of the response.

@@ -36,6 +36,7 @@ from django_ojs.spec.envelope import optional_checks, store_with
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import database
 
 if TYPE_CHECKING:
     from django_ojs.claim_rules import ClaimRule
@@ -205,7 +206,7 @@ class Registry:
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: _Named = _named(found, "before_fetch")
         self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
-        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.push_headers: _Named = _named(found, "push_headers")
         self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
         self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
         self.request_served = tuple(h.request_served for _, h in found if h.request_served)
@@ -539,7 +540,9 @@ def undone_by(name: str, error: Exception) -> None:
 def failed(name: str, what: str, error: Exception) -> None:
     """Log that an extension failed, and keep it for the findings of this process."""
     registry.failures[name] = Failed(what, type(error).__name__, timezone.now())
-    logger.error("The extension %s of django_ojs %s.", name, what, exc_info=error)
+    logger.error(
+        "The extension %s of django_ojs %s.", name, what, exc_info=database.without_values(error)
+    )
 
 
 def _each(

@@ -566,10 +566,11 @@ class Completer:
                         continue
                     # The database rejects the write, or this is a fault in the code: a retry would
                     # fail too, and the jobs behind this one wait.
-                    logger.exception(
+                    logger.error(
                         "The outcome of %s could not be stored. What is lost becomes available "
                         "again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
+                        exc_info=database.without_values(error),
                     )
                     # The connection may be the cause, so the next write gets another one.
                     connections.close_all()
