@@ -61,7 +61,7 @@ class ChangeHooks:
     reads: Reads
 
 
-_Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
+_Publisher: TypeAlias = tuple[str, frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
 _Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
 
 
@@ -181,11 +181,11 @@ class Registry:
         self.bounded_parts = tuple(hooks.bounded_part for _, hooks in found if hooks.bounded_part)
         self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
-            (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
+            (name, h.published_types, h.published) for name, h in found if h.published
         )
-        self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
+        self.published_types = frozenset[EventType]().union(*(each[1] for each in self.published))
         self.counted: _Named = _named(found, "counted")
-        self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.erased: _Named = _named(found, "erased")
         self.exported: _Named = _named(found, "exported")
         self.imported: _Named = _named(found, "imported")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
@@ -430,9 +430,13 @@ def publish_all(events: Iterable[NewEvent]) -> None:
     if not registry.published:
         return
     news = list(events)
-    for types, hook in registry.published:
+    for name, types, hook in registry.published:
         if wanted := [event for event in news if event.type in types]:
-            hook(wanted)
+            try:
+                hook(wanted)
+            except Exception as error:
+                undone_by(name, error)
+                raise
 
 
 def count(what: Count, numbers: Numbers) -> None:
