@@ -4,14 +4,15 @@ The ORM takes 0.3 ms to build the statement of a row by its key, and the databas
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Field, Model
+from django.db.models import Field, Model, QuerySet
+from django.db.models.sql import UpdateQuery
 
 from django_ojs.storage import database
 
@@ -56,8 +57,20 @@ def _select(
     *more: str,
 ) -> list[list[Any]]:
     connection = database.connection()
-    columns, converters = _columns(model, names, connection)
+    columns, _ = _columns(model, names, connection)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
+    return _read(connection, model, names, statement, parameters)
+
+
+def _read(
+    connection: BaseDatabaseWrapper,
+    model: type[Model],
+    names: Sequence[str],
+    statement: str,
+    parameters: Sequence[Any],
+) -> list[list[Any]]:
+    """Execute a statement that returns these columns first, and return its rows."""
+    _, converters = _columns(model, names, connection)
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         found = [list(row) for row in cursor.fetchall()]
@@ -66,6 +79,21 @@ def _select(
             for step in steps:
                 row[index] = step(row[index], expression, connection)
     return found
+
+
+def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
+    """Change rows as `QuerySet.update` does, and return them as they are then.
+
+    Only where the dialect `has_update_returning`.
+    """
+    connection, model = database.connection(), which.model
+    names = _attributes(model)
+    query: Any = which.query.chain(UpdateQuery)
+    query.add_update_values(values)
+    statement, parameters = query.get_compiler(connection=connection).as_sql()
+    columns, _ = _columns(model, names, connection)
+    found = _read(connection, model, names, f"{statement} RETURNING {columns}", parameters)
+    return [model.from_db(connection.alias, names, row) for row in found]
 
 
 def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:

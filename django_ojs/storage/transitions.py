@@ -410,15 +410,16 @@ def apply_one(
 ) -> Job | None:
     """Change the state of one job, by a trigger that leads to `target` from one state.
 
-    Return the job as it is then, if an extension has read it. Without `is_followed_up`, the caller
-    calls `follow_up_ack` after the commit. Raises JobNotFound, Conflict (not in a state that allows
-    it) or ClaimLost (active, under another claim), and within `database.passing_by` RowLocked.
+    Return the job as it is then, unless that takes another statement. Without `is_followed_up`, the
+    caller calls `follow_up_ack` after the commit, and needs no job. Raises JobNotFound, Conflict
+    (not in a state that allows it) or ClaimLost (active, under another claim), and within
+    `database.passing_by` RowLocked.
     """
     hooks = registry.changes.get(trigger)
     with database.atomic_if(hooks and hooks.changed):
-        _update_one(trigger, target, job_id, claim, values)
+        job = _update_one(trigger, target, job_id, claim, values, reads=is_followed_up)
         if hooks is None:
-            return None
+            return job
         (source,) = sources(trigger, target)
         change = _tell(
             hooks,
@@ -426,30 +427,50 @@ def apply_one(
             {job_id: source},
             target,
             known,
-            read=lambda: [get(job_id)],
+            read=lambda: [job or get(job_id)],
             is_followed_up=is_followed_up,
         )
-    return change.rows_read[0] if change.rows_read else None
+    return change.rows_read[0] if change.rows_read else job
+
+
+def _expected(trigger: Trigger, target: State, jobs: QuerySet[Job], claim: Claim) -> QuerySet[Job]:
+    """Return those of the jobs that may make the transition, under this claim."""
+    if claim is not ANY_CLAIM:
+        jobs = jobs.filter(claim.condition())
+    return jobs.filter(state__in=sources(trigger, target))
 
 
 def _update(
     trigger: Trigger, target: State, jobs: QuerySet[Job], claim: Claim, values: Mapping[str, Any]
 ) -> int:
-    if claim is not ANY_CLAIM:
-        jobs = jobs.filter(claim.condition())
-    return jobs.filter(state__in=sources(trigger, target)).update(state=target.value, **values)
+    return _expected(trigger, target, jobs, claim).update(state=target.value, **values)
 
 
 def _update_one(
-    trigger: Trigger, target: State, job_id: UUID, claim: Claim, values: Mapping[str, Any]
-) -> None:
+    trigger: Trigger,
+    target: State,
+    job_id: UUID,
+    claim: Claim,
+    values: Mapping[str, Any],
+    *,
+    reads: bool,
+) -> Job | None:
+    """Change one job. Return it as it is then, if it is to be read and the same statement can."""
     job = Job.primary.filter(pk=Unlocked(job_id) if database.passes_by() else job_id)
     if claim.place is not None:
         there = job.extra(where=["ctid = %s::tid"], params=[claim.place])
         if _update(trigger, target, there, claim, values):
-            return
-    if not _update(trigger, target, job, claim, values):
+            return None
+    changed: list[Job] = []
+    if reads and database.dialect().has_update_returning:
+        jobs = _expected(trigger, target, job, claim)
+        changed = raw_queries.update_returning(jobs, {"state": target.value, **values})
+        number = len(changed)
+    else:
+        number = _update(trigger, target, job, claim, values)
+    if not number:
         reject(trigger, target, get(job_id), claim)
+    return changed[0] if changed else None
 
 
 def _tell(

@@ -45,7 +45,7 @@ def test_a_page_about_ourselves_is_short(name: str) -> None:
     assert words((ROOT / name).read_text()) <= 1_500
 
 
-#: The page of each app beside django_ojs that has one to itself.
+#: The page of each app beside django_ojs.
 EXTENSIONS = {
     "checkpoints": "resume-a-long-job",
     "cron": "run-jobs-on-a-schedule",
@@ -53,6 +53,7 @@ EXTENSIONS = {
     "outbox": "use-an-outbox",
     "steps": "write-a-job-of-many-steps",
     "tenants": "share-a-queue-between-tenants",
+    "webhooks": "send-webhooks",
     "workflows": "run-jobs-in-order",
 }
 

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs import hooks
 from django_ojs.models import Worker
+from django_ojs.spec import envelope
 from django_ojs.storage import database
 from tests.factories import push_many, read
 from tests.http.api import Api, make_key
@@ -42,6 +43,18 @@ def test_a_fetch_takes_one_for_the_key_one_for_the_worker_and_the_claim(api: Api
     assert len(queries) == 3, [query["sql"] for query in queries]
     assert job["state"] == "active"
     assert Worker.primary.values().get() == before
+
+
+def test_an_ack_takes_one_for_the_key_and_one_for_the_job(api: Api) -> None:
+    (job,) = api.post("workers/fetch", FETCH).ok()["jobs"]
+    body = {"job_id": job["id"], "worker_id": "w", "run": job["run"], "result": {"a": [1, None]}}
+    returns = database.dialect().has_update_returning
+    with CaptureQueriesContext(database.connection()) as queries:
+        done = api.post("workers/ack", body).ok()
+    assert len(queries) == 2 + (not returns), [query["sql"] for query in queries]
+    assert done["state"] == done["job"]["state"] == "completed"
+    assert done["job"] == envelope.outline(read(UUID(job["id"])).envelope())
+    api.post("workers/ack", body).error(409, "conflict")
 
 
 def test_what_is_written_of_the_worker_covers_each_lease_until_it_is_written_again(

@@ -135,6 +135,19 @@ def test_a_file_without_tests_and_one_with_very_many_say_so() -> None:
     assert Path("tests/test_conf.py") not in others
 
 
+def test_of_the_pages_those_that_have_changed_are_typed() -> None:
+    pages = [
+        Path("docs/how-to/use-sqlite.md"),
+        Path("docs/how-to/use-mariadb.md"),
+        Path("CHANGELOG.md"),
+    ]
+    typed = CHANGED["TYPED"]
+    others = [Path("tests/docs/test_shape.py"), typed]
+    nearest, last = CHANGED["commands"](pages, [], others)
+    assert nearest[-2:] == ["not slow", "tests/docs/test_shape.py"]
+    assert last[-3:] == ["-k", " or ".join(map(str, pages)), str(typed)]
+
+
 class Checkout:
     """A small repository with the script in it."""
 

@@ -249,6 +249,7 @@ class MariaDB(GaleraLocks):
     create_index = "CREATE INDEX"
     can_notify = False
     has_one_writer = False
+    has_update_returning = False
     keeps_subquery_order = False
 
     def _whole(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[Any]:

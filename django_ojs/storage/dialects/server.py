@@ -120,6 +120,8 @@ class Server(ABC):
     can_notify: ClassVar[bool]
     #: Whether writers of different rows wait for each other, so that maintenance leaves them gaps.
     has_one_writer: ClassVar[bool]
+    #: Whether an UPDATE can return the rows that it has changed.
+    has_update_returning: ClassVar[bool] = True
 
     def _rows(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str

@@ -31,6 +31,7 @@ from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database
+from tests.cases import together
 from tests.factories import (
     BOOM,
     GENERATED,
@@ -91,17 +92,15 @@ def test_by_default_a_job_that_has_not_ended_is_in_the_way(state: str) -> None:
 
 
 @STATES
-@pytest.mark.parametrize("listed", EVERY)
+@together("listed", EVERY, undo=True)
 def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str) -> None:
     job = in_state(state, unique=policy())
     response = again(job, policy("ignore", states=[listed]))
     assert (response.id == job.id) == is_duplicate(response) == (state == listed)
 
 
-@pytest.mark.parametrize(
-    ("minutes", "duplicate"), [(0, True), (58, True), (60, False), (3_600, False)]
-)
 @STATES
+@together(("minutes", "duplicate"), [(0, True), (58, True), (60, False), (3_600, False)], undo=True)
 def test_a_period_runs_from_the_creation_of_the_job_that_exists(
     state: str, minutes: int, duplicate: bool
 ) -> None:
