@@ -333,12 +333,11 @@ class Hooks:
     committed: Callable[[Numbers], object] | None = None
 
     #: Called when a statement has changed the states of jobs, with the change, by the trigger of
-    #: the state machine (ojs-core §6.3). `storage.transitions` calls it right after the statement
-    #: and in its transaction, which is opened if none is open. An error undoes the change and is
-    #: raised by the operation. An operation that changes many jobs without their callers (claims,
-    #: the promotion of due jobs, the return of lost ones, the outcomes of a worker) is then
-    #: repeated job by job, so that only the jobs for which the hook raises again are left
-    #: unchanged.
+    #: the state machine (ojs-core §6.3), in its transaction. An error undoes the change and is
+    #: raised by the operation. One that changes many jobs without their callers (claims, promotion,
+    #: expiry, timeouts, returns, the outcomes of a worker, bulk actions) is repeated job by job
+    #: instead, so that only the jobs for which the hook raises again are left unchanged; a claim
+    #: lets them wait a minute. A passing error of the database is raised, and undoes all.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
     #: Called when a handler has asked that no job with its limit starts for `Failure.pause`, with
@@ -356,7 +355,8 @@ class Hooks:
     #: Called when something happened that changes no state of a job: to a queue, a worker, a
     #: workflow, a cron job or a limit key, or a job has sent a heartbeat, progress or a checkpoint.
     #: It is called in the transaction of what happened, with events of the types in
-    #: `published_types`; events of other types are not even made. An error undoes what happened.
+    #: `published_types`; events of other types are not even made. An error undoes what happened,
+    #: such as the extension of one lease; a worker whose heartbeat is undone claims no job.
     published: Callable[[Sequence[NewEvent]], object] | None = None
     published_types: frozenset[EventType] = frozenset()
 
@@ -447,7 +447,7 @@ class Hooks:
     request_note: Callable[[Any, Collection[str]], object] | None = None
 
     #: Called when a request has stored jobs, with their queues. It returns headers of the response.
-    #: An error is the response, although the jobs are stored.
+    #: An error is logged. In an open transaction it is the response, and no job is stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
     #: Called with the OJSError that ends a request. It returns headers of the response.

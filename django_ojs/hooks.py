@@ -36,6 +36,7 @@ from django_ojs.spec.envelope import optional_checks, store_with
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import database
 
 if TYPE_CHECKING:
     from django_ojs.claim_rules import ClaimRule
@@ -60,7 +61,7 @@ class ChangeHooks:
     reads: Reads
 
 
-_Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
+_Publisher: TypeAlias = tuple[str, frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
 _Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
 
 
@@ -180,11 +181,11 @@ class Registry:
         self.bounded_parts = tuple(hooks.bounded_part for _, hooks in found if hooks.bounded_part)
         self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
-            (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
+            (name, h.published_types, h.published) for name, h in found if h.published
         )
-        self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
+        self.published_types = frozenset[EventType]().union(*(each[1] for each in self.published))
         self.counted: _Named = _named(found, "counted")
-        self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.erased: _Named = _named(found, "erased")
         self.exported: _Named = _named(found, "exported")
         self.imported: _Named = _named(found, "imported")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
@@ -205,7 +206,7 @@ class Registry:
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: _Named = _named(found, "before_fetch")
         self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
-        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.push_headers: _Named = _named(found, "push_headers")
         self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
         self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
         self.request_served = tuple(h.request_served for _, h in found if h.request_served)
@@ -429,9 +430,13 @@ def publish_all(events: Iterable[NewEvent]) -> None:
     if not registry.published:
         return
     news = list(events)
-    for types, hook in registry.published:
+    for name, types, hook in registry.published:
         if wanted := [event for event in news if event.type in types]:
-            hook(wanted)
+            try:
+                hook(wanted)
+            except Exception as error:
+                undone_by(name, error)
+                raise
 
 
 def count(what: Count, numbers: Numbers) -> None:
@@ -539,7 +544,9 @@ def undone_by(name: str, error: Exception) -> None:
 def failed(name: str, what: str, error: Exception) -> None:
     """Log that an extension failed, and keep it for the findings of this process."""
     registry.failures[name] = Failed(what, type(error).__name__, timezone.now())
-    logger.error("The extension %s of django_ojs %s.", name, what, exc_info=error)
+    logger.error(
+        "The extension %s of django_ojs %s.", name, what, exc_info=database.without_values(error)
+    )
 
 
 def _each(

@@ -15,6 +15,7 @@ from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, transaction
 from django.db.models import Model
 from django.test import Client, RequestFactory, override_settings
 from django.urls import clear_url_caches, get_urlconf
@@ -334,6 +335,25 @@ def test_an_extension_hears_of_requests_and_adds_to_their_responses() -> None:
         job = active()
         api.post("workers/ack", {"job_id": str(job.id), "result": None}).ok()
         assert heard == ["completed", "served"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_stored_job_is_told_although_its_headers_cannot_be_made(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def push_headers(queues: Collection[str]) -> Mapping[str, str]:
+        raise OperationalError("no reply")
+
+    with override_settings(OJS={}), installed(Other(Hooks(push_headers=push_headers))):
+        api = Api(make_key("admin"), raising=False)
+        stored = api.post("jobs", {"type": "test.job", "args": []})
+        assert stored.status == 201
+        assert Job.primary.filter(pk=stored["job"]["id"]).exists()
+        assert "has no headers for a response" in caplog.text
+        # The rollback takes the job back, so the client has to know.
+        with transaction.atomic():
+            assert api.post("jobs", {"type": "test.job", "args": []}).status == 503
+            transaction.set_rollback(True)
 
 
 def test_a_page_of_the_project_stays() -> None:

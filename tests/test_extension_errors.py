@@ -20,13 +20,25 @@ import django_ojs as ojs
 from django_ojs import hooks
 from django_ojs.extension import Actor, Count, Hooks, Reads
 from django_ojs.hooks import registry
-from django_ojs.models import ActorKind, Job
-from django_ojs.operations import activate, delete, fail, fetch, progress, promotion, queues
+from django_ojs.models import ActorKind, Attempt, Job, Worker
+from django_ojs.operations import (
+    activate,
+    beat,
+    delete,
+    expiry,
+    fail,
+    fetch,
+    progress,
+    promotion,
+    queues,
+)
 from django_ojs.operations.access import operator
+from django_ojs.operations.jobs import bulk_step
 from django_ojs.operations.jobs.redaction import redacted_key
+from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.reports.health_queries import failed_extensions
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.spec.progress import Report
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -38,6 +50,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 NUMBER = 40
 BAD, GOOD = "bad.job", "good.job"
+#: More than any hook raises in a story here. The failure of a test is no `Exception`, so it ends a
+#: loop that goes on after each error.
+MOST_RAISED = 100
 #: `reads` and `published_types` say more about another hook, and `needed` is SQL.
 NO_FUNCTIONS = {"reads", "published_types", "needed"}
 #: These are called for a handler, a claim or a test, whose tests have them.
@@ -71,6 +86,8 @@ class Raises:
         about = {each for arg in args for each in types_in(arg)}
         if BAD in about if self.name == "published" else about != {GOOD}:
             self.raised += 1
+            if self.raised > MOST_RAISED:
+                pytest.fail("It is called without an end.")
             raise LookupError("the extension broke")
         if self.name.startswith("around_"):
             return args[1]()
@@ -219,6 +236,24 @@ def test_one_that_raises_for_the_wait_too_does_not_stop_the_queue() -> None:
     assert make.read(bad.pk).state == State.SCHEDULED
 
 
+@pytest.mark.parametrize("rules", [{"concurrency": 5}, {"tenant_fairness": {"enabled": True}}])
+def test_a_claim_by_rules_takes_the_other_jobs_and_the_one_waits(rules: dict[str, Any]) -> None:
+    queues.configure("both", rules)
+    bad, good = both()
+    with installed(raising(Trigger.FETCH)):
+        claimed = [job.id for _ in range(2) for job in fetch.fetch(["both"], worker_id="w")]
+    assert claimed == [good.pk]
+    assert make.read(bad.pk).state == State.SCHEDULED
+
+
+def test_a_claim_by_key_takes_the_other_jobs_and_the_place_stays_free() -> None:
+    bad, good = both(rate_limit={"key": "acme", "concurrency": 1})
+    with installed(raising(Trigger.FETCH)):
+        claimed = [job.id for _ in range(2) for job in fetch.fetch(["both"], worker_id="w")]
+    assert claimed == [good.pk]
+    assert make.read(bad.pk).state == State.SCHEDULED
+
+
 def test_the_promotion_leaves_only_the_job_for_which_it_raises() -> None:
     bad, good = both(scheduled_at=make.HOUR)
     make.age([bad.pk, good.pk], make.HOUR)
@@ -236,6 +271,108 @@ def test_a_return_of_lost_jobs_leaves_only_the_job_for_which_it_raises() -> None
         rescue.lapse()
     assert make.read(bad.pk).state == State.ACTIVE
     assert make.read(good.pk).state == State.AVAILABLE
+
+
+def test_a_rescue_leaves_only_the_jobs_for_which_it_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad = [make.active("a", type=BAD).id for _ in range(3)]
+    good = [make.active(worker, type=GOOD).id for worker in ("a", "b")]
+    for worker in ("a", "b"):
+        make.worker(worker)
+    with installed(raising(Trigger.LAPSE)):
+        assert rescue.rescue(["a", "b"], limit=2) == 2
+    assert {make.read(key).state for key in bad} == {State.ACTIVE}
+    assert {make.read(key).state for key in good} == {State.AVAILABLE}
+    # No run has ended that stays active, and its worker is looked at again.
+    assert not Attempt.primary.filter(job_id__in=bad).exists()
+    assert list(Worker.primary.values_list("pk", flat=True)) == ["a"]
+    assert "The extension breaks of django_ojs undid a change" in caplog.text
+
+
+def test_a_dead_worker_whose_one_job_it_keeps_does_not_keep_those_after_it() -> None:
+    bad, good = make.active("a", type=BAD), make.active("b", type=GOOD)
+    with installed(raising(Trigger.LAPSE)):
+        assert rescue.rescue(["a", "b"]) == 1
+    assert make.read(bad.id).state == State.ACTIVE
+    assert make.read(good.id).state == State.AVAILABLE
+
+
+def test_the_expiry_leaves_only_the_job_for_which_it_raises() -> None:
+    bad, good = both(expires_at=make.HOUR)
+    make.age([bad.pk, good.pk], make.HOUR)
+    with installed(raising(Trigger.EXPIRE)):
+        assert expiry.expire() == 1
+    assert make.read(bad.pk).state == State.AVAILABLE
+    assert make.read(good.pk).state == State.DISCARDED
+
+
+def test_a_timeout_leaves_only_the_jobs_for_which_it_raises() -> None:
+    jobs = [make.active(type=each, timeout_ms=1000).id for each in (BAD, GOOD, BAD)]
+    make.age(jobs, make.HOUR)
+    with installed(raising(Trigger.FAIL)):
+        assert timeouts.enforce() == 1
+    states = [make.read(key).state for key in jobs]
+    assert states == [State.ACTIVE, State.RETRYABLE, State.ACTIVE]
+
+
+def test_claims_that_are_given_back_leave_only_the_job_for_which_it_raises() -> None:
+    bad, good = (make.active("w", type=each) for each in (BAD, GOOD))
+    with installed(raising(Trigger.RETURN)):
+        claims = [(job.id, job.run) for job in (bad, good)]
+        assert rescue.give_back(claims, worker_id="w") == 1
+        assert rescue.give_back_unknown([], worker_id="w") == 0
+    assert make.read(bad.id).state == State.ACTIVE
+    assert make.read(good.id).state == State.AVAILABLE
+    assert not Attempt.primary.filter(job_id=bad.id).exists()
+
+
+def test_jobs_of_an_unknown_type_wait_but_for_the_one_for_which_it_raises() -> None:
+    bad, good = (make.active("w", type=each) for each in (BAD, GOOD))
+    claims = [(job.id, job.run) for job in (bad, good)]
+    with installed(raising(Trigger.FAIL)):
+        fail.postpone_batch("w", claims, make.BOOM, delay=make.HOUR)
+    assert make.read(bad.id).state == State.ACTIVE
+    assert make.read(good.id).state == State.RETRYABLE
+    assert not Attempt.primary.filter(job_id=bad.id).exists()
+
+
+def test_a_heartbeat_extends_the_other_leases() -> None:
+    bad, good = (make.active("w", type=each, queue=queue_of(each)) for each in (BAD, GOOD))
+    before = {job.id: job.lease_until for job in (bad, good)}
+    hooks = Hooks(
+        published=Raises("published"), published_types=frozenset({EventType.JOB_HEARTBEAT})
+    )
+    with installed(Other(hooks, "breaks", NUMBER)):
+        found = beat.beat("w", holding=list(before), visibility_timeout=make.HOUR)
+    assert (found.jobs_extended, found.locked, found.lost) == (1, {bad.id}, frozenset())
+    assert make.read(good.id).lease_until > before[good.id]
+    assert make.read(bad.id).lease_until == before[bad.id]
+
+
+@pytest.mark.parametrize("error", [LookupError("no"), Conflict("Not this one.")])
+@pytest.mark.parametrize("action", ["cancel", "delete", "retry", "run_now"])
+def test_a_bulk_step_changes_the_other_jobs_and_says_why_not_this_one(
+    action: str, error: Exception
+) -> None:
+    ended = {"delete": State.COMPLETED, "retry": State.DISCARDED, "run_now": State.SCHEDULED}
+    before = ended.get(action, State.AVAILABLE)
+    jobs = [make.in_state(before, type=each).pk for each in (BAD, GOOD)]
+
+    def refuse(about: Any) -> None:
+        if jobs[0] in getattr(about, "before", about):
+            raise error
+
+    changed = dict.fromkeys((Trigger.CANCEL, Trigger.RETRY, Trigger.TIMER), refuse)
+    hooks = Hooks(erased=refuse) if action == "delete" else Hooks(changed=changed)
+    with installed(Other(hooks, "breaks", NUMBER)):
+        step = getattr(bulk_step, action.upper())
+        result = bulk_step.BulkStep(step).run(jobs)
+    wanted = "Not this one." if isinstance(error, Conflict) else "extension breaks"
+    assert wanted in result.failed.pop(jobs[0])
+    assert result.unchanged == {}
+    assert make.read(jobs[0]).state == before
+    assert not Job.primary.filter(pk=jobs[1], state=before).exists()
 
 
 def test_what_one_cannot_bring_to_a_door_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -180,7 +180,16 @@ def _extend_held(
     database.dialect().end_if_idle(database.connection(), LONGEST_IDLE_MS)
     mine = _mine(worker_id, jobs)
     free = transitions.lock_free(mine)
-    extended = _extend_and_publish(worker_id, free, by) if free else 0
+    extended = 0
+    if free:
+        # A lease that the error of a hook keeps from its extension is like one that is locked.
+        done = transitions.change_together(
+            EventType.JOB_HEARTBEAT,
+            free,
+            lambda keys: (keys, _extend_and_publish(worker_id, keys, by)),
+        )
+        free = [key for keys, _ in done for key in keys]
+        extended = sum(number for _, number in done)
     passed = len(free) < len(jobs) and set(mine.values_list("pk", flat=True)).difference(free)
     return lost, extended, frozenset(passed or ())
 

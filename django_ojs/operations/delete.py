@@ -41,6 +41,10 @@ def not_ended(job: Job) -> Conflict:
 
 def erase(keys: Collection[UUID]) -> int:
     """Delete these jobs, which the caller has locked, and their histories. Return how many."""
-    for hook in hooks.registry.erased:
-        hook(keys)
+    for name, hook in hooks.registry.erased:
+        try:
+            hook(keys)
+        except Exception as error:
+            hooks.undone_by(name, error)
+            raise
     return database.dialect().erase(database.connection(), keys)

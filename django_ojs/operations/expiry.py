@@ -5,7 +5,7 @@ The limit is `expires_at` (ojs-core §5.2), which also holds the end of `enqueue
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -58,11 +58,10 @@ def _expire(late: QuerySet[Job], limit: int) -> int:
 
 def _discard(before: Mapping[UUID, State], error: str | None) -> int:
     values: dict[str, Any] = {} if error is None else {"error": json.loads(error)}
-    return transitions.apply(
-        Trigger.EXPIRE,
-        State.DISCARDED,
-        before,
-        finished_at=Now(),
-        discard_reason="expired",
-        **values,
-    )
+    values |= {"finished_at": Now(), "discard_reason": "expired"}
+
+    def discard(keys: Sequence[UUID]) -> int:
+        held = {key: before[key] for key in keys}
+        return transitions.apply(Trigger.EXPIRE, State.DISCARDED, held, **values)
+
+    return sum(transitions.change_together(Trigger.EXPIRE, list(before), discard))

@@ -155,15 +155,18 @@ def postpone_batch(
     last = Attempt.primary.filter(job_id__in=keys).values("job_id").annotate(last=Max("id"))
     latest = Attempt.primary.filter(pk__in=last.values("last"))
     postponed = {run.job_id for run in latest if _is_postponement(run, error)}
-    histories.record(
-        [key for key in keys if key not in postponed], AttemptOutcome.RETURNED, error, delay
-    )
     workers, failures = dict.fromkeys(keys, worker_id), dict.fromkeys(keys, failure)
     known = Known(workers=workers, failures=failures, spends=False)
     values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
     values |= {"lease_until": None, "worker_id": None, "returned": F("returned") + 1}
-    held = dict.fromkeys(keys, State.ACTIVE)
-    transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=known, **values)
+
+    def postpone(keys: Sequence[UUID]) -> int:
+        new = [key for key in keys if key not in postponed]
+        histories.record(new, AttemptOutcome.RETURNED, error, delay)
+        held = dict.fromkeys(keys, State.ACTIVE)
+        return transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=known, **values)
+
+    transitions.change_together(Trigger.FAIL, keys, postpone)
 
 
 @database.write_transaction

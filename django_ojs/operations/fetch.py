@@ -1,5 +1,6 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -33,6 +34,8 @@ from django_ojs.storage import (
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
+
+logger = logging.getLogger("django_ojs")
 
 #: How often a queue is claimed from again because another process has changed its rules.
 TRIES: Final = 3
@@ -96,19 +99,23 @@ def fetch(
     left = most
     with closing(turns.asks(searched, count)) as asks:
         for ask in asks:
-            claimed = _claim(
-                ClaimRequest(
-                    queue=ask.queue,
-                    limit=ask.wanted,
-                    worker_id=worker_id,
-                    lease_ms=lease_ms,
-                    own_lease=visibility_timeout is None,
-                    isolation=isolation,
-                    max_bytes=left,
-                    at_least_one=left == most,
-                    registered=registered,
-                )
+            request = ClaimRequest(
+                queue=ask.queue,
+                limit=ask.wanted,
+                worker_id=worker_id,
+                lease_ms=lease_ms,
+                own_lease=visibility_timeout is None,
+                isolation=isolation,
+                max_bytes=left,
+                at_least_one=left == most,
+                registered=registered,
             )
+            try:
+                claimed = _claim(request)
+            except Exception as error:
+                if not jobs or not _keeps_claims(error, registered):
+                    raise
+                break
             ask.found = len(claimed)
             jobs += claimed
             left -= sum(job.size for job in claimed)
@@ -120,7 +127,7 @@ def fetch(
             if marked := [job for job in jobs if job.marks & mark]:
                 hook(marked)
     except Exception:
-        _give_back(jobs)
+        give_back(jobs)
         raise
     return jobs
 
@@ -141,13 +148,29 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
     return []
 
 
+def _keeps_claims(error: Exception, registered: bool) -> bool:
+    """Say whether the jobs of earlier queues are returned although the claim of this one failed.
+
+    They are claimed, and the next FETCH meets the error again. If the transaction of the caller is
+    open, they are not claimed yet. A worker of the project gives back all that it may have claimed
+    after an outage (see `rescue.give_back_unknown`), so it gets the error.
+    """
+    if database.connection().in_atomic_block or (registered and database.is_unavailable(error)):
+        return False
+    logger.error(
+        "Jobs of one queue could not be claimed; those of others were.",
+        exc_info=database.without_values(error),
+    )
+    return True
+
+
 def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
     """Return the queues, each once, without those that are exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
 
 
-def _give_back(jobs: Sequence[Claimed]) -> None:
+def give_back(jobs: Sequence[Claimed]) -> None:
     """Return claimed jobs that the caller will not get to their queues."""
     for job in jobs:
         # If the caller's transaction is broken, its rollback returns them.
@@ -242,7 +265,11 @@ def fetch_remotely(
             pool="" if found is None else found.name,
         )
     if worker_id is not None:
-        liveness.after_fetch(worker_id, queues, jobs, principal, worker)
+        try:
+            liveness.after_fetch(worker_id, queues, jobs, principal, worker)
+        except Exception:
+            give_back(jobs)
+            raise
     return jobs
 
 

@@ -1,9 +1,10 @@
 """Claims of queues that have rules: what extensions decide (see `claim_rules.RuledClaim`)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import registry
@@ -14,6 +15,9 @@ from django_ojs.storage.dialects.server import is_repeated
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
+
+#: Claims jobs that were chosen.
+_ClaimThese: TypeAlias = Callable[[Sequence[UUID], ClaimRequest], list[Claimed]]
 
 #: The most jobs of a rule that a claim reads in one round, and the most rounds. A claim ends
 #: earlier if so many jobs have changed their states, because each is stored with its events, which
@@ -36,7 +40,14 @@ def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
         return []
     if next_starts.was_full(queue) and any(rule.is_full(queue) for rule in known.values()):
         return []
-    return _claim(replace(request, applied=rules), list(known.values()))
+    request = replace(request, applied=rules)
+    try:
+        return _claim(request, list(known.values()), transitions.claim_chosen)
+    except Exception as error:
+        if not transitions.is_of_a_hook(error):
+            raise
+    # It has undone the whole claim, which has no savepoint.
+    return _claim(request, list(known.values()), transitions.claim_each)
 
 
 class _Logged:
@@ -66,17 +77,21 @@ def _log_missing(queue: str, bits: int) -> None:
 
 
 @database.write_transaction
-def _claim(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
+def _claim(
+    request: ClaimRequest, rules: Sequence[ClaimRule], claim_these: _ClaimThese
+) -> list[Claimed]:
     # The database or the role may have another default, which the connection does not know.
     database.dialect().read_committed(database.connection())
     token = is_repeated.set(request.registered)
     try:
-        return _claim_by(request, rules)
+        return _claim_by(request, rules, claim_these)
     finally:
         is_repeated.reset(token)
 
 
-def _claim_by(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
+def _claim_by(
+    request: ClaimRequest, rules: Sequence[ClaimRule], claim_these: _ClaimThese
+) -> list[Claimed]:
     parts: list[RuledClaim] = []
     for rule in rules:
         part = rule.begin(request)
@@ -86,7 +101,7 @@ def _claim_by(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed
             request = replace(request, limit=min(request.limit, part.room))
         parts.append(part)
     if any(part.decides or part.candidates for part in parts):
-        jobs = _Choice(request, parts).claim()
+        jobs = _Choice(request, parts).claim(claim_these)
     else:
         jobs = transitions.claim(request)
     for part in reversed(parts):
@@ -147,7 +162,7 @@ class _Choice:
             found += [job for job in others if job.id not in known]
         return found
 
-    def claim(self) -> list[Claimed]:
+    def claim(self, claim_these: _ClaimThese) -> list[Claimed]:
         """Claim the jobs that may start, and set aside those that a rule alone rejects."""
         request = self._request
         found, changed, at_most, is_cut = _Round(), 0, request.limit, False
@@ -168,8 +183,8 @@ class _Choice:
             is_cut = True
         jobs: list[Claimed] = []
         if found.chosen:
-            jobs = transitions.claim_chosen([each.id for each in found.chosen], request)
-            if not jobs:
+            jobs = claim_these([each.id for each in found.chosen], request)
+            if not jobs and claim_these is transitions.claim_chosen:
                 # If the worker's row is gone instead, the next claim returns no job either.
                 raise transitions.RulesUnknown
         if is_cut and not jobs:

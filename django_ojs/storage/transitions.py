@@ -23,11 +23,20 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.extension import NOTHING_KNOWN, Change, Known, Reads
-from django_ojs.hooks import UNDONE_BY, ChangeHooks, call_after, registry, undone_by
+from django_ojs.hooks import (
+    UNDONE_BY,
+    ChangeHooks,
+    call_after,
+    failed,
+    is_published,
+    registry,
+    undone_by,
+)
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
+from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, OJSError, RowLocked
 from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.published import EventType
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database, raw_queries
@@ -111,22 +120,22 @@ def claim(request: ClaimRequest) -> list[Claimed]:
             jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
             _tell_claimed(hooks, jobs)
     except Exception as error:
-        if not jobs or not _is_of_a_hook(error):
+        if not jobs or not is_of_a_hook(error):
             raise
-        return _claim_each(jobs, request)
+        return claim_each([job.id for job in jobs], request)
     if has_floors:
         floors.note(request.queue, floor, jobs, seconds)
     return jobs
 
 
-def _claim_each(jobs: Sequence[Claimed], request: ClaimRequest) -> list[Claimed]:
+def claim_each(jobs: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
     """Claim jobs one by one, after the error of a hook has undone their claim together.
 
     A job for which the hook raises again waits, so that it is not the first of the next claim.
     """
     claimed: list[Claimed] = []
     for job in jobs:
-        free = Job.primary.filter(pk=job.id, state=State.AVAILABLE)
+        free = Job.primary.filter(pk=job, state=State.AVAILABLE)
         with database.atomic():
             keys = lock_free(free)
             found = _unless_undone(partial(claim_chosen, keys, request))
@@ -140,18 +149,48 @@ def _claim_each(jobs: Sequence[Claimed], request: ClaimRequest) -> list[Claimed]
     return claimed
 
 
+def change_together(
+    heard: Trigger | EventType, jobs: Sequence[UUID], change: Callable[[Sequence[UUID]], T]
+) -> list[T]:
+    """Change jobs, which the caller has locked, together; or each, if a hook undoes that.
+
+    A job for which the hook raises again stays as it was. Return what the changes returned. `heard`
+    is what the hooks hear of.
+    """
+    if isinstance(heard, Trigger):
+        is_heard = (hooks := registry.changes.get(heard)) is not None and bool(hooks.changed)
+    else:
+        is_heard = is_published(heard)
+    try:
+        with database.atomic() if is_heard else nullcontext():
+            return [change(jobs)]
+    except Exception as error:
+        if not is_of_a_hook(error):
+            raise
+    each = (_unless_undone(partial(change, [job])) for job in jobs)
+    return [done for done in each if done is not None]
+
+
 def _unless_undone(change: Callable[[], T]) -> T | None:
     """Make a change, in a savepoint. Return None where the error of a hook has undone it."""
     try:
         with database.atomic():
             return change()
     except Exception as error:
-        if not _is_of_a_hook(error):
-            raise
+        leave_out(error)
         return None
 
 
-def _is_of_a_hook(error: Exception) -> bool:
+def leave_out(error: Exception) -> None:
+    """Go on after the error of a hook that has undone a change. Raise any other error."""
+    if not is_of_a_hook(error):
+        raise error
+    if isinstance(error, OJSError):
+        # Others have been logged. This one is for a caller, and here it reaches none.
+        failed(getattr(error, UNDONE_BY), "undid a change", error)
+
+
+def is_of_a_hook(error: Exception) -> bool:
     """Whether the error of a hook has undone a change, and would undo it again.
 
     An error that passes by itself does not count, such as one of a database that is away or busy.
@@ -318,7 +357,7 @@ def promote(limit: int, queues: Sequence[str] | None = None) -> list[tuple[UUID,
                 _tell(hooks, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)
         return due
     except Exception as error:
-        if not due or not _is_of_a_hook(error):
+        if not due or not is_of_a_hook(error):
             raise
     return [job for job in due if _unless_undone(partial(_promote_one, job))]
 
@@ -354,25 +393,17 @@ def take_back(keys: Collection[UUID], error: Mapping[str, object], known: Known)
 
     If their runs count as attempts, those that have spent theirs are discarded.
     """
+    rows = database.dialect().take_back(
+        database.connection(), keys, error=json.dumps(error), spends=known.spends
+    )
+    taken = [Taken(*row) for row in rows]
     hooks = registry.changes.get(Trigger.LAPSE)
-    taken: list[Taken] = []
-    try:
-        with _undoing(hooks):
-            rows = database.dialect().take_back(
-                database.connection(), keys, error=json.dumps(error), spends=known.spends
-            )
-            taken = [Taken(*row) for row in rows]
-            if hooks is not None and taken:
-                after = {job.id: State(job.state) for job in taken}
-                before = dict.fromkeys(after, State.ACTIVE)
-                of_these = replace(known, jobs={job.id: job for job in taken})
-                _tell(hooks, Trigger.LAPSE, before, after, of_these)
-        return taken
-    except Exception as failed:
-        if len(keys) == 1 or not taken or not _is_of_a_hook(failed):
-            raise
-    each = (_unless_undone(partial(take_back, [job.id], error, known)) for job in taken)
-    return [job for found in each for job in found or ()]
+    if hooks is not None and taken:
+        after = {job.id: State(job.state) for job in taken}
+        before = dict.fromkeys(after, State.ACTIVE)
+        of_these = replace(known, jobs={job.id: job for job in taken})
+        _tell(hooks, Trigger.LAPSE, before, after, of_these)
+    return taken
 
 
 def apply(

@@ -331,8 +331,10 @@ class Completer:
         runs = [item.run for item in group]
         missing: list[Run] = []
         try:
-            if self._store(lambda: missing.extend(self._complete(group)), runs):
-                return self._done(group, missing)
+            # The hook of an extension may need a row that another session has locked.
+            with suppress(RowLocked):
+                if self._store(lambda: missing.extend(self._complete(group)), runs):
+                    return self._done(group, missing)
         except StatementStopped as stopped:
             self._job_log.group_stopped(size, stopped.error)
             self._completions_together.reduce(size, stopped.seconds)
@@ -350,8 +352,9 @@ class Completer:
         runs = [each.run for each in failed]
         missing: list[Run] = []
         try:
-            if self._store(lambda: missing.extend(self._fail(failed)), runs):
-                return self._done(changes, missing)
+            with suppress(RowLocked):
+                if self._store(lambda: missing.extend(self._fail(failed)), runs):
+                    return self._done(changes, missing)
             # One of them cannot be stored. Each is stored by itself, so that the others are.
             changes = [replace(change, failed=None) for change in changes]
         except StatementStopped as stopped:
@@ -566,10 +569,11 @@ class Completer:
                         continue
                     # The database rejects the write, or this is a fault in the code: a retry would
                     # fail too, and the jobs behind this one wait.
-                    logger.exception(
+                    logger.error(
                         "The outcome of %s could not be stored. What is lost becomes available "
                         "again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
+                        exc_info=database.without_values(error),
                     )
                     # The connection may be the cause, so the next write gets another one.
                     connections.close_all()

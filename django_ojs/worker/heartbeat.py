@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.db import Error, connections
 
 from django_ojs.conf import settings
+from django_ojs.hooks import UNDONE_BY
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
@@ -192,11 +193,18 @@ class Heartbeat:
                 renews=renews,
                 is_behind=self._is_behind,
             )
-        except Error as error:
+        except MemoryError:
+            raise  # The process cannot go on; see `supervisor`.
+        except Exception as error:
             # A worker goes on as it was (worker-protocol §4.6).
-            self._job_log.database_away(error)
-            connections.close_all()
-            database.recheck(healthy=True)
+            if isinstance(error, Error):
+                self._job_log.database_away(error)
+                connections.close_all()
+                database.recheck(healthy=True)
+            elif getattr(error, UNDONE_BY, None) is not None:
+                self._job_log.heartbeat_undone(getattr(error, UNDONE_BY), error)
+            else:
+                raise
             # The next heartbeat comes soon, because without one others take this worker for dead.
             # Until then the worker claims nothing: this thread may get no connection while the
             # others have theirs.

@@ -181,6 +181,14 @@ class JobLog:
             "worker has to store is kept.",
         )
 
+    def heartbeat_undone(self, extension: str, error: Exception) -> None:
+        """Warn that an extension keeps the heartbeats of this worker from being stored."""
+        self.warn_once(
+            "heartbeat undone",
+            f"The extension {extension} undoes the heartbeats of this worker "
+            f"({type(error).__name__}); trying again. Until one is stored, no job is claimed.",
+        )
+
     def group_stopped(self, number: int, error: Exception) -> None:
         """Warn that the server stopped a statement that stores many outcomes together."""
         self.warn_once(

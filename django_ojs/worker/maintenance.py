@@ -231,7 +231,10 @@ class MaintenanceThread:
             elif database.is_unavailable(error):
                 raise
             else:
-                logger.exception("The conditions of the maintenance could not be checked.")
+                logger.error(
+                    "The conditions of the maintenance could not be checked.",
+                    exc_info=database.without_values(error),
+                )
             return set()
         return {step for step, holds in zip(asked, found, strict=True) if not holds}
 
@@ -260,5 +263,8 @@ class MaintenanceThread:
             if database.is_unavailable(error):
                 raise
             # One row that cannot be read must not keep the other steps from running.
-            logger.exception("A step of the maintenance failed; it will be tried again.")
+            logger.error(
+                "A step of the maintenance failed; it will be tried again.",
+                exc_info=database.without_values(error),
+            )
         return False

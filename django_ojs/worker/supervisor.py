@@ -223,10 +223,23 @@ class Supervisor:
         # store a signal in the child's copy of this object, where it would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         parent = os.getpid()
-        pid = os.fork()
-        if not pid:
-            _run_child(config, worker_id, parent, isolation, status)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            # The machine has no memory or no process IDs left. The others go on.
+            status.close()
+            self._start_later()
+            logger.error(
+                "A worker process could not be started (%s); it is tried again in %.1f s.",
+                error.strerror,
+                self._restart_delay,
+            )
+            return
+        else:
+            if not pid:
+                _run_child(config, worker_id, parent, isolation, status)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._children[pid] = child = Child(
             pid=pid,
             worker_id=worker_id,
@@ -324,10 +337,13 @@ class Supervisor:
         is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
         # A process that something outside stops at once would be started again and again.
         if is_early and code != Exit.REPLACE:
-            self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
-            self._next_start = time.monotonic() + self._restart_delay
+            self._start_later()
         else:
             self._restart_delay = 0.0
+
+    def _start_later(self) -> None:
+        self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
+        self._next_start = time.monotonic() + self._restart_delay
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
         # This runs in a thread, because the database may not answer.

@@ -7,10 +7,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import InterfaceError
 
-from django_ojs.models import Job, Worker
+from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat
+from django_ojs.operations import beat, liveness
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
@@ -45,6 +46,24 @@ class TestFetch:
         assert api.fetch() == []
         only_here = {"run": 1, "timeout_ms": 30 * 60_000, "timeout": 30 * 60}
         assert job == api.info(key) | only_here
+
+    @pytest.mark.parametrize(
+        "broken", [(liveness, "after_fetch"), (Attempt, "errors_of")], ids=["worker", "errors"]
+    )
+    def test_a_job_whose_response_cannot_be_made_is_given_back(
+        self, broken: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(*args: Any, **values: Any) -> Any:
+            raise InterfaceError("the connection broke")
+
+        key = api.push()["id"]
+        with monkeypatch.context() as patch:
+            patch.setattr(*broken, fails)
+            body = {"queues": ["default"], "worker_id": "worker-a"}
+            answer = Api(raising=False).post("workers/fetch", body)
+        assert answer.status == 503
+        stored = jobs().get(pk=key)
+        assert (stored.state, stored.spent) == ("available", 0)
 
     def test_a_job_has_the_timeout_that_ends_its_run(self, settings: Any) -> None:
         settings.OJS = {**settings.OJS, "DEFAULT_TIMEOUT": 2.5}

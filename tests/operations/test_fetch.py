@@ -18,8 +18,9 @@ from django_ojs.spec import envelope as rendering
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed, texts_of
+from django_ojs.storage.dialects.rows import ClaimRequest
 from tests.cases import together
 from tests.factories import (
     BOOM,
@@ -226,6 +227,31 @@ def test_given_back_jobs_keep_their_place_and_requeued_ones_go_to_the_end() -> N
     fail.requeue(second)
     rescue.give_back([(third, 1)], worker_id=WORKER)
     assert [job.id for job in fetch.fetch(["a"], count=3)] == [first, third, second]
+
+
+def test_a_queue_that_cannot_be_claimed_from_keeps_no_job_of_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put("first", queue="a")
+    put("second", queue="b")
+    real = transitions.claim
+
+    def claim(request: ClaimRequest) -> list[Claimed]:
+        if request.queue == "b":
+            raise LookupError("a hook broke")
+        return real(request)
+
+    monkeypatch.setattr(transitions, "claim", claim)
+    # In a transaction, the caller could not commit what was claimed before such an error.
+    monkeypatch.setattr(database.connection(), "in_atomic_block", False)
+    assert fetched("a", "b") == ["first"]
+    assert "could not be claimed" in caplog.text
+    with pytest.raises(LookupError):
+        fetched("a", "b")
+    monkeypatch.setattr(database.connection(), "in_atomic_block", True)
+    put("third", queue="a")
+    with pytest.raises(LookupError):
+        fetched("a", "b")
 
 
 def test_count_is_a_bound_and_not_a_wish() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import InterfaceError, transaction
 
 import django_ojs as ojs
 from django_ojs.extensions.outbox import local
@@ -29,6 +29,7 @@ from django_ojs.spec.errors import (
     PayloadRejected,
     PayloadTooLarge,
 )
+from django_ojs.storage import database
 from tests import factories
 from tests.factories import jobs
 from tests.payloads.conftest import Bucket
@@ -156,6 +157,24 @@ def test_nothing_is_left_behind_where_the_outbox_refuses_a_job_of_the_batch(
         ojs.enqueue_batch([ojs.request("test.job", [LARGE]), ojs.request("other.job", id=sent.id)])
     assert caught.value.details["existing_job_id"] == str(sent.id)
     assert (offloading.keys, jobs().count()) == ([], 0)
+
+
+def test_the_objects_stay_while_it_is_unknown_whether_their_job_was_stored(
+    offloading: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(database.dialect())
+    insert = kind.insert_jobs
+
+    def cut_off(*args: Any, **options: Any) -> Any:
+        insert(*args, **options)
+        raise InterfaceError("the connection broke before the reply")
+
+    monkeypatch.setattr(kind, "insert_jobs", cut_off)
+    requests = [ojs.request("test.job", [LARGE]), ojs.request("test.job", [1])]
+    with pytest.raises(InterfaceError):
+        ojs.enqueue_batch(requests)
+    large, _ = jobs().order_by("id")
+    assert value_of(large) == [LARGE]
 
 
 def test_a_repeated_id_leaves_the_first_jobs_arguments_alone(offloading: Bucket) -> None:

@@ -13,11 +13,14 @@ import pytest
 from django.db import DataError, InterfaceError, OperationalError, transaction
 
 from django_ojs import signals
+from django_ojs.extension import Change, Hooks
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail, queues
 from django_ojs.operations.workers import rescue
+from django_ojs.spec.errors import RowLocked
 from django_ojs.spec.failure import Discard, Failure, RateLimitExceeded, Retry
 from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.states import Trigger
 from django_ojs.storage import backoff
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import completer as completers
@@ -26,6 +29,7 @@ from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from tests import factories
 from tests.other_session import open_transaction
+from tests.test_extension import Other, installed
 from tests.worker.parts import run_of
 from tests.worker.waiting import BOUND, eventually
 
@@ -324,6 +328,36 @@ def test_many_completions_go_in_few_statements(
     bench.is_written()
     assert sum(sizes) == 40
     assert len(sizes) <= 3
+
+
+@pytest.mark.parametrize("trigger", [Trigger.ACK, Trigger.FAIL])
+def test_an_extension_that_needs_a_locked_row_for_one_job_delays_only_that_one(
+    bench: Bench, trigger: Trigger
+) -> None:
+    waits, first, *runs = [bench.ended() for _ in range(5)]
+    started, go_on, is_free = threading.Event(), threading.Event(), threading.Event()
+
+    def hook(change: Change) -> None:
+        if waits.job.id in change.before:
+            # The others are a group, because the completer is here when they end.
+            started.set()
+            assert go_on.wait(BOUND)
+        if first.job.id in change.before and not is_free.is_set():
+            raise RowLocked.of_job(first.job.id)
+
+    error = ValueError("x") if trigger is Trigger.FAIL else None
+    with installed(Other(Hooks(changed={trigger: hook}), "needy")):
+        bench.completer.handler_ended(waits, None, error, False)
+        assert started.wait(BOUND)
+        for run in (first, *runs):
+            bench.completer.handler_ended(run, None, error, False)
+        go_on.set()
+        eventually(lambda: len(bench.in_flight) == 1, "the others are written")
+        assert factories.read(first.job.id).state == "active"
+        is_free.set()
+        bench.is_written()
+    wanted = "completed" if error is None else "retryable"
+    assert {factories.read(run.job.id).state for run in (waits, first, *runs)} == {wanted}
 
 
 def test_failures_are_stored_together_and_one_that_is_rejected_does_not_take_the_others_along(

@@ -11,12 +11,15 @@ from uuid import UUID
 import pytest
 from django.db import OperationalError, connection
 
+from django_ojs.extension import Hooks
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, cancel
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers.rescue import DeadWorkers
+from django_ojs.spec.errors import Conflict, RowLocked
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType
 from django_ojs.storage.dialects.server import Session
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker.executor import Executor
@@ -25,6 +28,7 @@ from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
 from tests import factories
+from tests.test_extension import Other, installed
 from tests.worker.parts import Gate, Outcomes, run_of
 from tests.worker.waiting import BOUND, eventually
 
@@ -103,6 +107,30 @@ def test_a_worker_may_claim_only_while_its_heartbeats_are_stored(
     eventually(lambda: not heartbeat.registered, "a heartbeat was not stored")
     away.clear()
     eventually(lambda: heartbeat.registered, "a heartbeat is stored again")
+
+
+@pytest.mark.parametrize("error", [LookupError("no"), Conflict("no"), RowLocked("no")])
+def test_an_extension_that_undoes_a_heartbeat_does_not_end_the_worker(
+    bench: Bench, error: Exception
+) -> None:
+    refuses = threading.Event()
+    refuses.set()
+
+    def published(events: Any) -> None:
+        if refuses.is_set():
+            raise error
+
+    types = frozenset({EventType.WORKER_HEARTBEAT})
+    with installed(Other(Hooks(published=published, published_types=types), "breaks")):
+        heartbeat = bench.start()
+        assert not heartbeat.registered
+        refuses.clear()
+        eventually(lambda: heartbeat.registered, "a heartbeat is stored")
+        refuses.set()
+        eventually(lambda: not heartbeat.registered, "a heartbeat was not stored")
+        refuses.clear()
+        eventually(lambda: heartbeat.registered, "a heartbeat is stored again")
+        heartbeat.close()
 
 
 @pytest.mark.postgresql

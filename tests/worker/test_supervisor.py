@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 from datetime import timedelta
@@ -140,6 +141,25 @@ def test_the_end_of_a_process_that_ran_a_job_alone_ends_no_other(bench: Bench, c
     assert bench.supervisor._next_start == 0.0
     # More such jobs wait. After a death the other processes find them, so that no loop is hot.
     assert bench.supervisor._isolated_waiting == (2 if code > 0 else 0)
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_and_ends_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fork() -> int:
+        raise OSError(errno.EAGAIN, "no process IDs are left")
+
+    monkeypatch.setattr(supervisors.os, "fork", fork)
+    other = bench.child()
+    bench.supervisor._wanted = 2
+    for pause in (0.5, 1.0):
+        bench.supervisor._start_missing()
+        assert f"(no process IDs are left); it is tried again in {pause} s" in caplog.text
+        assert bench.supervisor._next_start == bench.now + pause
+        bench.now += pause
+    assert bench.supervisor._children == {other.pid: other}
+    assert bench.sent == []
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(supervisors.SIGNALS)
 
 
 def test_as_many_processes_start_as_jobs_wait_that_run_alone(

@@ -12,6 +12,7 @@ from django_ojs.conf import of
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.extensions.outbox.settings import OutboxSettings
+from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 
 logger = logging.getLogger("django_ojs.extensions.outbox")
@@ -91,10 +92,12 @@ class Relays:
                     )
                     is_away = True
                     connections.close_all()
-                except Exception:
+                except Exception as error:
                     # A fault with one job must not end the thread that sends all others.
                     pause = POLL_INTERVAL
-                    logger.exception("The relay failed; it tries again.")
+                    logger.error(
+                        "The relay failed; it tries again.", exc_info=database.without_values(error)
+                    )
             relay.close()
         except Error:
             logger.debug("The lease of a relay was not released; it expires by itself.")

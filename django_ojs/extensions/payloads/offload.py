@@ -23,7 +23,13 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ConnectionError, PayloadRejected, PayloadTooLarge, size_details
+from django_ojs.spec.errors import (
+    ConnectionError,
+    OJSError,
+    PayloadRejected,
+    PayloadTooLarge,
+    size_details,
+)
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -104,14 +110,20 @@ def store(batch: Batch, go_on: Callable[[], list[EnqueuedJob]]) -> list[Enqueued
     offloader = batch.options.note(ArgumentOffloader)
     if offloader is None:
         return go_on()
-    stored: list[EnqueuedJob] = []
     try:
         offloader.keep()
+    except BaseException:
+        offloader.settle(())
+        raise
+    try:
         stored = go_on()
-    finally:
-        offloader.settle(
-            {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
-        )
+    except OJSError as error:
+        # After any other error, such as a connection that broke at the COMMIT, the job may be
+        # stored. The sweep removes the objects if it is not.
+        if not isinstance(error, ConnectionError):
+            offloader.settle(())
+        raise
+    offloader.settle({job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)})
     return stored
 
 

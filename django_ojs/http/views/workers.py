@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db import Error
 from django.http import HttpResponse
 from rest_framework.request import Request
 
@@ -21,7 +22,13 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
-from django_ojs.operations.fetch import MAX_COUNT, check_pool, check_worker_id, fetch_remotely
+from django_ojs.operations.fetch import (
+    MAX_COUNT,
+    check_pool,
+    check_worker_id,
+    fetch_remotely,
+    give_back,
+)
 from django_ojs.spec import envelope, ids, scheduling, times
 from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PermissionDenied
 from django_ojs.spec.failure import Failure
@@ -77,7 +84,12 @@ class Fetch(OJSView):
             )
 
         def claim_and_render() -> list[str]:
-            return _render_claimed(claim())
+            claimed = claim()
+            try:
+                return _render_claimed(claimed)
+            except Error:
+                give_back(claimed)
+                raise
 
         # If the client is gone, no job is claimed, because it would wait for the end of its lease.
         is_over = partial(long_poll.client_is_gone, request.META)

@@ -84,7 +84,11 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
         if database.is_unavailable(error):
             raise
         # It would fail again, and the operations after it would never be executed.
-        logger.exception("Bulk operation %s failed, and was stopped.", operation.pk)
+        logger.error(
+            "Bulk operation %s failed, and was stopped.",
+            operation.pk,
+            exc_info=database.without_values(error),
+        )
         mine.filter(pk=operation.pk).update(
             state=BulkState.STOPPED, stopped_by=STOPPED_BY_ERROR, finished_at=Now()
         )

@@ -23,7 +23,7 @@ from django_ojs.operations.stop import stop
 from django_ojs.spec.errors import OJSError, QueueFull, RowLocked
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 
 ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 
@@ -135,9 +135,9 @@ class BulkStep:
     def run(self, keys: Collection[UUID]) -> StepResult:
         """Change these jobs in one transaction, or in a savepoint of the caller's.
 
-        When an error prevents one of them (such as a full queue), each is changed by itself, so
-        that the others succeed. A job that another transaction has locked is left out, unless the
-        lock ends soon. Raises OperationalError when the transaction failed.
+        When an error prevents one of them (such as a full queue, or the error of a hook), each is
+        changed by itself, so that the others succeed. A job that another transaction has locked is
+        left out, unless the lock ends soon. Raises OperationalError when the transaction failed.
         """
         alone = not database.connection().in_atomic_block
         # The audit trail has one entry for the whole action, and none for each job.
@@ -152,7 +152,9 @@ class BulkStep:
     def _step(self, keys: Collection[UUID]) -> StepResult:
         try:
             return database.in_write_transaction(partial(self._all, keys))
-        except OJSError:
+        except Exception as error:
+            if not (isinstance(error, OJSError) or transitions.is_of_a_hook(error)):
+                raise
             return self._one_by_one(keys)
 
     def _all(self, keys: Collection[UUID]) -> StepResult:
@@ -177,8 +179,6 @@ class BulkStep:
         return StepResult(skipped=skipped, failed=failed)
 
     def _one_by_one(self, keys: Collection[UUID]) -> StepResult:
-        single = self.action.single
-        assert single is not None
         skipped: dict[UUID, str] = {}
         failed: dict[UUID, str] = {}
         allowed = {job.pk: job for job in Job.primary.filter(pk__in=keys).defer("args", "meta")}
@@ -190,7 +190,12 @@ class BulkStep:
                 continue
             try:
                 with database.passing_by(), hooks.with_own_jobs(lambda _: changed):
-                    single(key)
+                    if self.action.single is not None:
+                        self.action.single(key)
+                    else:
+                        alone = database.in_write_transaction(partial(self._all, [key]))
+                        skipped |= alone.skipped
+                        failed |= alone.failed
                 changed.add(key)
             except RowLocked:
                 failed[key] = LOCKED
@@ -207,6 +212,11 @@ class BulkStep:
                 if not own or not database.dialect().is_contention_error(error):
                     raise
                 failed[key] = BUSY
+            except Exception as error:
+                if not transitions.is_of_a_hook(error):
+                    raise
+                name = getattr(error, hooks.UNDONE_BY)
+                failed[key] = f"The extension {name} undid the change ({type(error).__name__})."
         return StepResult(skipped=skipped, failed=failed)
 
     def _reason_to_skip(self, job: Job) -> str | None:

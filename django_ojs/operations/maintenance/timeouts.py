@@ -18,7 +18,7 @@ from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.states import State
 from django_ojs.spec.timeouts import failure_of
-from django_ojs.storage import raw_queries
+from django_ojs.storage import raw_queries, transitions
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
@@ -96,6 +96,9 @@ def enforce(
             continue  # It ended in the meantime.
         except RowLocked:
             continue  # The next step tries it again.
+        except Exception as error:
+            transitions.leave_out(error)
+            continue
         failed += 1
         if time.monotonic() >= until:
             return max(failed, limit)

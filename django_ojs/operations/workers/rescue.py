@@ -26,7 +26,7 @@ from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import ALWAYS
 from django_ojs.storage.dialects.expressions import Milliseconds, OneOf
 from django_ojs.storage.dialects.server import Session
-from django_ojs.storage.transitions import Claim
+from django_ojs.storage.transitions import Claim, Taken
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -163,7 +163,7 @@ def _lapse(keys: Collection[UUID]) -> int:
         message="The lease expired before the worker reported an outcome.",
     )
     lapsed = _lapsed_among(keys)
-    return _take_back_some(lapsed, failure, AttemptOutcome.LAPSED, len(keys), spends=True)
+    return len(_take_back_some(lapsed, failure, AttemptOutcome.LAPSED, len(keys), spends=True)[1])
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | None = None) -> int:
@@ -192,17 +192,16 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
                 "cause. This run spends no attempt.",
             )
             uncertain = theirs.filter(lost_with_others__lt=ISOLATED_AFTER)
-            while found := _take_back(uncertain, failure, AttemptOutcome.LOST, limit, spends=False):
-                rescued[worker_id] += found
+            rescued[worker_id] += _take_back_all(uncertain, failure, limit, spends=False)
             theirs = theirs.filter(lost_with_others__gte=ISOLATED_AFTER)
         alone = theirs.filter(lost_with_others__gte=ISOLATED_AFTER).values_list("pk", flat=True)
         cause = alone.first() if jobs == 1 else None
         failure = Failure(type="worker_death", message="The worker that ran the job died.")
-        while found := _take_back(theirs, failure, AttemptOutcome.LOST, limit):
-            rescued[worker_id] += found
+        rescued[worker_id] += _take_back_all(theirs, failure, limit)
         if cause is not None:
             _end_isolation_beside(cause)
-    # A job that another transaction has locked is left to the next call, and so is its worker.
+    # A job that another transaction has locked, or for which a hook raises, is left to the next
+    # call, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
     gone = Worker.primary.filter(pk__in=worker_ids).exclude(pk__in=left)
     remove_all(gone, "error", jobs_rescued=rescued, exit_code=exit_code)
@@ -328,34 +327,45 @@ def _still_dead(found: Collection[tuple[str, Session | None]]) -> list[str]:
     return sorted(locked.values_list("pk", flat=True))
 
 
-def _take_back(
-    which: QuerySet[Job],
-    failure: Failure,
-    outcome: AttemptOutcome,
-    limit: int,
-    *,
-    spends: bool = True,
+def _take_back_all(
+    which: QuerySet[Job], failure: Failure, limit: int, *, spends: bool = True
 ) -> int:
-    return _take_back_some(which, failure, outcome, limit, spends=spends) if which.exists() else 0
+    """Take back lost jobs, `limit` in one transaction. Return how many."""
+    count, left = 0, set[UUID]()
+    while which.exclude(pk__in=left).exists():
+        found, taken = _take_back_some(
+            which.exclude(pk__in=left), failure, AttemptOutcome.LOST, limit, spends=spends
+        )
+        if not found:
+            break
+        count += len(taken)
+        left |= found.difference(job.id for job in taken)
+    return count
 
 
 @database.write_transaction
 def _take_back_some(
     which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, *, spends: bool
-) -> int:
+) -> tuple[set[UUID], list[Taken]]:
+    """Return the jobs that were found and not locked, and those that were taken back."""
     # There is no order: the query waits for no lock, and a sort would read all of them for each
     # batch.
     locked = which.select_for_update(skip_locked=True, no_key=True)
     held: dict[UUID, str | None] = dict(locked.values_list("pk", "worker_id")[:limit])
     if not held:
-        return 0
+        return set(), []
     error = failure.render()
-    record(held, outcome, error)
     known = Known(workers=held, failures=dict.fromkeys(held, failure), spends=spends)
-    taken = transitions.take_back(held, error, known)
+
+    def take_back(keys: Sequence[UUID]) -> list[Taken]:
+        record(keys, outcome, error)
+        return transitions.take_back(keys, error, known)
+
+    changed = transitions.change_together(Trigger.LAPSE, list(held), take_back)
+    taken = [job for jobs in changed for job in jobs]
     notify.workers_of(job.queue for job in taken if job.state == State.AVAILABLE)
     dead_letter_queue.move({job.id: job.queue for job in taken if job.state == State.DISCARDED})
-    return len(held)
+    return set(held), taken
 
 
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
@@ -408,19 +418,23 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str, failure: Fail
     keys = transitions.lock_free(mine)
     claimed = Job.primary.filter(OneOf("pk", keys))
     queues = set(claimed.values_list("queue", flat=True))
-    if failure is not None:
-        record(keys, AttemptOutcome.RETURNED, failure.render())
-    returned = transitions.apply(
-        Trigger.RETURN,
-        State.AVAILABLE,
-        dict.fromkeys(keys, State.ACTIVE),
-        claim=Claim(worker_id=worker_id),
-        known=Known(spends=False, has_run=False),
-        returned=F("returned") + 1,
-        # `enqueued_at` stays, so they keep their position in the queue.
-        started_at=None,
-        lease_until=None,
-        worker_id=None,
-    )
+
+    def put_back(keys: Sequence[UUID]) -> int:
+        if failure is not None:
+            record(keys, AttemptOutcome.RETURNED, failure.render())
+        return transitions.apply(
+            Trigger.RETURN,
+            State.AVAILABLE,
+            dict.fromkeys(keys, State.ACTIVE),
+            claim=Claim(worker_id=worker_id),
+            known=Known(spends=False, has_run=False),
+            returned=F("returned") + 1,
+            # `enqueued_at` stays, so they keep their position in the queue.
+            started_at=None,
+            lease_until=None,
+            worker_id=None,
+        )
+
+    returned = sum(transitions.change_together(Trigger.RETURN, keys, put_back))
     notify.workers_of(queues)
     return returned

@@ -243,7 +243,11 @@ def _rejected(run: Firing, error: Exception) -> SkippedRun:
     if isinstance(error, OJSError):
         logger.error("The job of the cron job %s was rejected: %s", name, error.message)
         return SkippedRun(reason=SkipReason.REJECTED, message=error.message)
-    logger.error("The job of the cron job %s was not enqueued.", name, exc_info=error)
+    logger.error(
+        "The job of the cron job %s was not enqueued.",
+        name,
+        exc_info=database.without_values(error),
+    )
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 
 

@@ -64,7 +64,11 @@ class WebhookDispatcher:
             except Exception as error:
                 if database.is_unavailable(error):
                     raise
-                logger.exception("The events for the webhook %s were not dispatched.", key)
+                logger.error(
+                    "The events for the webhook %s were not dispatched.",
+                    key,
+                    exc_info=database.without_values(error),
+                )
             if time.monotonic() >= until:
                 break
         return total

@@ -99,8 +99,10 @@ def _try_each(workflow_ids: Sequence[UUID]) -> bool:
         except Exception as error:
             if _is_database_unusable(error):
                 return False
-            logger.exception(
-                "The workflow %s was not advanced; it will be tried again.", workflow_id
+            logger.error(
+                "The workflow %s was not advanced; it will be tried again.",
+                workflow_id,
+                exc_info=database.without_values(error),
             )
     return True
 

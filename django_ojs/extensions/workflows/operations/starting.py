@@ -163,7 +163,7 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
             "The job of the step %s was not enqueued%s.",
             step.key,
             "" if is_last else "; it will be tried again",
-            exc_info=error,
+            exc_info=database.without_values(error),
         )
         (started.rejected if is_last else started.delayed).append((step, _error(error)))
         return None
