@@ -123,7 +123,7 @@ def _enqueued(result: EnqueuedJob) -> str:
 
 
 def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: Any) -> HttpResponse:
-    job = _job(page, key)
+    job = _job(key)
     shown = {"priority": job.priority or None}
     has_arguments = _may_edit(request, job)
     form = EnqueueForm(
@@ -175,7 +175,7 @@ def _delete_original(job: Job) -> str:
     return _("That job is deleted.")
 
 
-def _job(page: OperatorModelAdmin, key: str) -> Job:
+def _job(key: str) -> Job:
     try:
         job = transitions.get(UUID(key))
     except (ValueError, OJSError):

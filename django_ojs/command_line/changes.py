@@ -47,7 +47,7 @@ class _Change:
     by_ids: Callable[..., Summary]
 
     def run(self, console: Console, options: Options) -> int:
-        which = filter_of(console, with_whole_ids(options), required=True)
+        which = filter_of(with_whole_ids(options), required=True)
         if not has_only_ids(which):
             try:
                 which = bulk_operations.applicable(self.action, which)

@@ -121,7 +121,7 @@ def _show_progress(console: Console, read: int, whole: int, found: int) -> None:
 
 
 def _jobs(console: Console, options: Options) -> int:
-    which = filter_of(console, options)
+    which = filter_of(options)
     page = read_page(options, lambda wanted: first_of(console, which, wanted))
     is_table = write_list(
         console, "jobs", COLUMNS, page.rows, none="No job matches.", next=page.after

@@ -6,7 +6,6 @@ from typing import Final
 
 from django.core.management.base import CommandError
 
-from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import FAILED, Options, usage_error
 from django_ojs.handlers import positions
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -44,7 +43,7 @@ def add_search(parser: ArgumentParser) -> None:
     )
 
 
-def filter_of(console: Console, options: Options, *, required: bool = False) -> JobFilter:
+def filter_of(options: Options, *, required: bool = False) -> JobFilter:
     """Return the filter of the arguments.
 
     A word that cannot be parsed is an error, and so is a queue that does not exist. With

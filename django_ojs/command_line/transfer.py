@@ -49,7 +49,7 @@ _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
 
 
 def _export(console: Console, options: Options) -> int:
-    which = filter_of(console, options)
+    which = filter_of(options)
     number = offloaded = steps = 0
     entry = operator.acted("jobs.exported", object_type="job")
     try:

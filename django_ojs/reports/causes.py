@@ -90,7 +90,8 @@ def _happened(
     is_pause = finding.kind == "queue_paused"
     types = (EventType.QUEUE_PAUSED,) if is_pause else _OF_QUEUES
     for event in events:
-        if event.subject == finding.queue and event.type in types:
+        # A pause or a bound of the queue makes no handler fail, nor slow.
+        if event.subject == finding.queue and event.type in types and not finding.type:
             yield event.time, _of_queue(event, acts)
     if finding.since is not None and not is_pause:
         changes = release_history.changes(finding.since - _BEFORE, finding.queue, events)

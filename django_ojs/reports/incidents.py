@@ -19,6 +19,7 @@ from django_ojs.finding import Finding
 from django_ojs.models import Incident
 from django_ojs.reports import current_findings
 from django_ojs.reports.causes import with_causes
+from django_ojs.reports.current_findings import CurrentFindings
 from django_ojs.reports.findings import without_consequences, worst_first
 from django_ojs.storage import database
 
@@ -40,7 +41,14 @@ _MOST_IDENTITY: Final = 600
 
 
 def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Sequence[Finding]:
-    """Return what was found, with the time since when it has been so.
+    """Return what was found, with the time since when it has been so; see `look_at_all`."""
+    return look_at_all(within, and_keep=and_keep)[0]
+
+
+def look_at_all(
+    within: Collection[str] | None = None, *, and_keep: bool = True
+) -> tuple[Sequence[Finding], CurrentFindings]:
+    """Return what was found, worst first, and what it was found in.
 
     `within` are the queues that the caller may use; with them, only findings about these are
     returned. With `and_keep`, starts and ends are written, if possible; without it, `since` is that
@@ -52,9 +60,8 @@ def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Seq
     if and_keep:
         found = replace(found, findings=explained(before, found.findings, now))
         write(before, found.findings, now=now)
-    return worst_first(
-        [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
-    )
+    causes = [since(each, before.get(each.identity), now) for each in found.causes_within(within)]
+    return worst_first(causes), found
 
 
 def look_and_forget() -> int:

@@ -6,7 +6,7 @@ from rest_framework.request import Request
 
 from django_ojs.finding import as_json
 from django_ojs.http.views.base import OJSView
-from django_ojs.reports import incidents
+from django_ojs.reports import health_queries, incidents, verdict
 from django_ojs.spec.scopes import Scope
 
 
@@ -16,10 +16,17 @@ class Findings(OJSView):
     needs = {"GET": Scope.READ}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return what concerns the queues that the caller may use."""
-        found = incidents.look(self.access.queues)
+        """Return what concerns the queues that the caller may use.
+
+        The verdict is about all queues, so a key of some of them does not get it.
+        """
+        within = self.access.queues
+        found, figures = incidents.look_at_all(within)
         is_well = not any(each.is_incident for each in found)
         return {
             "status": "ok" if is_well else "degraded",
+            "verdict": (
+                str(verdict.of(figures, health_queries.maintained())) if within is None else None
+            ),
             "findings": [as_json(each) for each in found],
         }

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_ojs.extension import Actor
 from django_ojs.extensions.statistics import rollups
+from django_ojs.finding import Finding
 from django_ojs.http import metrics
 from django_ojs.models import ActorKind, Incident, Queue
 from django_ojs.models.worker import Directive
@@ -24,11 +25,12 @@ from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import registry, removal
 from django_ojs.reports import incidents
+from django_ojs.reports.causes import with_causes
 from tests.admin.test_navigation import links
 from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.factories import WORKER, push, push_many, worker
-from tests.http.api import Api
+from tests.http.api import Api, make_key
 from tests.reading import read_only
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +56,10 @@ def test_the_overview_the_command_http_and_the_metrics_tell_the_same() -> None:
     assert TEXT in root().get(OVERVIEW).content.decode()
     (found,) = ojs("doctor", "--only", "overview", "--json").json["checks"][0]["findings"]
     answer = Api().get("/ojs/v1/health/findings").ok()
-    assert answer == {"status": "degraded", "findings": [found]}
+    assert answer == {"status": "degraded", "verdict": answer["verdict"], "findings": [found]}
+    verdict = "Not working · 1 worker, no job is ready, no maintenance"
+    for told in (answer["verdict"], ojs("doctor", "--only", "overview").out):
+        assert verdict in re.sub("oldest ready job [^,]*", "no job is ready", told)
     assert (found["text"], found["severity"], found["identity"]) == (TEXT, "warning", IDENTITY)
     assert found["command"] == "ojs resume mail"
     line = f'ojs_incident{{identity="{IDENTITY}",kind="queue_paused",severity="warning"}} 1.0'
@@ -158,6 +163,12 @@ def test_a_key_of_some_queues_learns_that_nobody_takes_their_jobs() -> None:
     assert [each.kind for each in incidents.look()] == ["no_worker"]
     (found,) = incidents.look({"mail"})
     assert (found.kind, found.queue) == ("queue_unworked", "mail")
+    # It learns nothing of the workers and the jobs of others.
+    keys = "django_ojs.http.authentication.ApiKeyAuthentication"
+    with override_settings(OJS=settings.OJS | {"HTTP_AUTHENTICATION": [keys]}):
+        answer = Api(make_key("read", queues=("mail",))).get("/ojs/v1/health/findings").ok()
+    assert answer["verdict"] is None
+    assert [each["kind"] for each in answer["findings"]] == ["queue_unworked"]
 
 
 @pytest.mark.usefixtures("paused")
@@ -234,3 +245,12 @@ def test_without_its_events_a_change_of_all_queues_is_told_by_the_audit_trail() 
         (cause,) = [each.cause for each in incidents.look() if each.kind == "queue_late"]
     said = r"Probably because the configuration of all queues was changed \(concurrency\) by ann .*"
     assert re.fullmatch(said, cause)
+
+
+def test_a_change_of_its_queue_is_no_cause_of_the_failures_of_a_type() -> None:
+    queues.configure("mail", {"backpressure": {"max_depth": 2}})
+    values = {"queue": "mail", "text": "", "why": "", "cure": "", "since": timezone.now()}
+    fails = Finding(kind="type_failing", type="send", **values)
+    late, fails = with_causes([Finding(kind="queue_late", **values), fails])
+    assert late.cause.startswith("Probably because the configuration of mail was changed")
+    assert fails.cause == ""
