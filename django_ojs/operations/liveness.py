@@ -215,14 +215,16 @@ def after_fetch(
         return
     worker = Worker.primary.filter(pk=worker_id, owner=known.owner)
     ends = [elapsed(known.seen_at, job.lease_until) for job in jobs if job.lease_until is not None]
+    values: dict[str, Any] = {"seen_at": Now(), "owner": principal.id}
     if known.beat_at is None and any(end > known.dead_after for end in ends):
         # A BEAT that arrives meanwhile knows better how long the worker may be silent.
-        silence = max(known.dead_after_ms, longest * 11 // 10 // _MILLISECOND)
-        _update(
-            worker.filter(beat_at=None), seen_at=Now(), dead_after_ms=silence, owner=principal.id
-        )
-    elif known.owner != principal.id or elapsed(known.seen_at, known.now) > known.dead_after / 10:
-        _update(worker, seen_at=Now(), owner=principal.id)
+        worker = worker.filter(beat_at=None)
+        values["dead_after_ms"] = max(known.dead_after_ms, longest * 11 // 10 // _MILLISECOND)
+    elif known.owner == principal.id and elapsed(known.seen_at, known.now) <= known.dead_after / 10:
+        return
+    if not _update(worker, **values):
+        # If it was declared dead since the claim was checked, its row is gone.
+        _register_fetching(worker_id, queues, longest // _MILLISECOND, principal)
 
 
 @database.write_transaction
@@ -241,8 +243,8 @@ def _register_fetching(
 
 
 @database.write_transaction
-def _update(worker: QuerySet[Worker], **values: Any) -> None:
-    worker.update(**values)
+def _update(worker: QuerySet[Worker], **values: Any) -> int:
+    return worker.update(**values)
 
 
 def after_progress(worker_id: str | None, principal: Principal) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.db import InterfaceError
+from django.db.models.functions import Now
 
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
@@ -15,6 +16,9 @@ from django_ojs.operations import beat, liveness
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
+from django_ojs.storage import transitions
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.rows import ClaimRequest
 from tests.cases import together
 from tests.factories import HOUR, age, ids_against_time, in_state, jobs, read, snapshot
 from tests.http.api import Api, make_key, state_of
@@ -64,6 +68,23 @@ class TestFetch:
         assert answer.status == 503
         stored = jobs().get(pk=key)
         assert (stored.state, stored.spent) == ("available", 0)
+
+    def test_a_worker_that_is_declared_dead_before_its_claim_is_known_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        body = {"queues": ["default"], "worker_id": "worker-a"}
+        api.post("workers/fetch", body).ok()
+        Worker.objects.update(seen_at=Now() - HOUR)
+        key, real = api.push()["id"], transitions.claim
+
+        def claim(request: ClaimRequest) -> list[Claimed]:
+            Worker.objects.all().delete()
+            return real(request)
+
+        monkeypatch.setattr(transitions, "claim", claim)
+        assert [job["id"] for job in api.post("workers/fetch", body).ok()["jobs"]] == [key]
+        # Without its row, its end would not be seen.
+        assert Worker.objects.get().pk == "worker-a"
 
     def test_a_job_has_the_timeout_that_ends_its_run(self, settings: Any) -> None:
         settings.OJS = {**settings.OJS, "DEFAULT_TIMEOUT": 2.5}
