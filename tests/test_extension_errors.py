@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import call_command
+from django.db import InterfaceError
 from django.test import override_settings
 from django.utils import timezone
 
@@ -22,6 +23,7 @@ from django_ojs.extension import Actor, Count, Hooks, Reads
 from django_ojs.hooks import registry
 from django_ojs.models import ActorKind, Attempt, Job, Worker
 from django_ojs.operations import (
+    ack,
     activate,
     beat,
     delete,
@@ -117,7 +119,7 @@ def types_in(value: Any) -> set[str]:
     return set()
 
 
-def hooks_with(name: str, hook: Raises) -> Hooks:
+def hooks_with(name: str, hook: Callable[..., Any]) -> Hooks:
     if name in ("changed", "changed_and_committed"):
         each: dict[str, Any] = {name: dict.fromkeys(Trigger, hook)}
         return Hooks(**each, reads=dict.fromkeys(Trigger, Reads.JOBS))
@@ -252,6 +254,22 @@ def test_a_claim_by_key_takes_the_other_jobs_and_the_place_stays_free() -> None:
         claimed = [job.id for _ in range(2) for job in fetch.fetch(["both"], worker_id="w")]
     assert claimed == [good.pk]
     assert make.read(bad.pk).state == State.SCHEDULED
+
+
+@pytest.mark.parametrize("hook", ["published", "changed"])
+def test_a_database_that_is_away_is_no_fault_of_the_extension(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*args: object) -> None:
+        raise InterfaceError("connection already closed")
+
+    registry.failures.clear()
+    job = make.active()
+    with installed(Other(hooks_with(hook, away), "breaks", NUMBER)), pytest.raises(InterfaceError):
+        ack.ack(job.id)
+    assert make.read(job.id).state == State.ACTIVE
+    assert registry.failures == {}
+    assert "breaks" not in caplog.text
 
 
 def test_the_promotion_leaves_only_the_job_for_which_it_raises() -> None:

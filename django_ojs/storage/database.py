@@ -385,6 +385,11 @@ def _lock_timeout(link: BaseDatabaseWrapper) -> AbstractContextManager[None]:
     return found.lock_timeout(link, SHORT_LOCK_TIMEOUT_MS)
 
 
+def may_pass(error: BaseException) -> bool:
+    """Say whether a statement failed for a reason that passes: the database is away or busy."""
+    return is_unavailable(error) or is_stopped(error) or is_conflict(error)
+
+
 def has_waited_for_lock(error: BaseException) -> bool:
     """Whether a statement failed because another session held a lock, or ended a deadlock."""
     return isinstance(error, OperationalError) and dialect().is_contention_error(error)

@@ -197,8 +197,7 @@ def is_of_a_hook(error: Exception) -> bool:
     """
     if getattr(error, UNDONE_BY, None) is None or isinstance(error, RowLocked | MemoryError):
         return False
-    passes = (database.is_unavailable, database.is_stopped, database.is_conflict)
-    return not any(each(error) for each in passes)
+    return not database.may_pass(error)
 
 
 def _undoing(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
