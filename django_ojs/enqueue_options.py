@@ -297,7 +297,7 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
     if wanted == "block":
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         wait = WaitPolicy(seconds=seconds or BLOCK_TIMEOUT, always=True)
-        return PushOptions(notes=(FullPolicy(wait=wait),), exact_rules=True)
+        return PushOptions(notes=(FullPolicy(wait=wait),), checks_bound=True)
     return _OUTBOX if wanted == "outbox" else _RAISE
 
 

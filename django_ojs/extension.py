@@ -286,8 +286,8 @@ class Hooks:
     around_store: Around | None = None
 
     #: Wraps the INSERT of new jobs, if a queue has a configuration or the `PushOptions` say
-    #: `exact_rules`. It is called with the `Batch`, for each INSERT, in the caller's transaction or
-    #: in none. The function returns the rows that were stored. It returns None, and nothing was
+    #: `checks_bound`. It is called with the `Batch`, for each INSERT, in the caller's transaction
+    #: or in none. The function returns the rows that were stored. It returns None, and nothing was
     #: stored, if a hook asked for `only_if_admitted` and the queues may be full. The hook then also
     #: returns None, or calls the function again without the condition. An error leaves no job of
     #: the batch stored, is raised by the enqueue, and must leave the caller's transaction usable.
@@ -450,7 +450,8 @@ class Hooks:
     #: An error is logged. In an open transaction it is the response, and no job is stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
-    #: Called with the OJSError that ends a request. It returns headers of the response.
+    #: Called with the OJSError that ends a request. It returns headers of the response. An error in
+    #: this hook or in the next two is the response, although the operation is done.
     error_headers: Callable[[Any], Mapping[str, str]] | None = None
 
     #: Called when a request over HTTP has ended a run, with the job, after the operation.
@@ -671,13 +672,6 @@ class Extension:
         One statement asks the conditions of all. Without one, `findings` is always called.
         """
         return ""
-
-    def doctor_checks(self) -> Sequence[Any]:
-        """Return what `manage.py ojs doctor` checks about it: `command_line.checks.finding.Check`.
-
-        It is called by that command, so that the needed modules are imported only there.
-        """
-        return ()
 
     def routes(self) -> Sequence[Any]:
         """Return its routes of the HTTP API, each made by `http.routing.route`.

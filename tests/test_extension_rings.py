@@ -48,7 +48,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 NAME = "ringed"
 #: The ring of the INSERT is asked, whether a queue has a configuration or not.
-EXACT = PushOptions(generated_ids=True, exact_rules=True)
+EXACT = PushOptions(generated_ids=True, checks_bound=True)
 
 
 def add(tenant: str | None = None, options: PushOptions = EXACT, **values: Any) -> EnqueuedJob:
@@ -292,7 +292,7 @@ def test_a_ring_goes_on_again_without_a_second_admission() -> None:
             places.free += 1
         return store()
 
-    options = PushOptions(generated_ids=True, exact_rules=True, notes=(Again(2),))
+    options = PushOptions(generated_ids=True, checks_bound=True, notes=(Again(2),))
     with installed(Other(Hooks(around_store=around), "again", 41), places.extension(40)):
         job = add(options=options)
     assert (job.outcome, asked, places.free) == (Outcome.STORED, [options], 0)
@@ -449,7 +449,7 @@ def test_what_a_full_queue_diverts_is_told_as_refused_once() -> None:
     places = Places(0)
     note = FullPolicy(outbox=True)
     with installed(places.extension(40)):
-        job = add(options=PushOptions(generated_ids=True, exact_rules=True, notes=(note,)))
+        job = add(options=PushOptions(generated_ids=True, checks_bound=True, notes=(note,)))
     assert job.outcome is Outcome.OUTBOX
     assert [error.details["by"] for error in places.refused] == ["places"]
 
@@ -477,7 +477,7 @@ def test_a_unique_job_brings_what_the_same_call_has_stored_and_found() -> None:
         )
     ]
     with installed(Other(Hooks(around_insert=around))):
-        results = pushing.push_batch(jobs, PushOptions(generated_ids=True, exact_rules=True))
+        results = pushing.push_batch(jobs, PushOptions(generated_ids=True, checks_bound=True))
     found, first, second, third = results
     assert (found.id, found.outcome) == (kept.id, Outcome.DUPLICATE)
     assert (first.state, second.state, third.state) == ("cancelled", "cancelled", "available")
@@ -539,7 +539,7 @@ def test_a_queue_that_may_be_full_has_refused_nothing_that_is_tried_again() -> N
 
     for is_tried_again in (True, False):
         places = Places(0)
-        options = PushOptions(exact_rules=True, is_tried_again=is_tried_again)
+        options = PushOptions(checks_bound=True, is_tried_again=is_tried_again)
         with (
             installed(Other(Hooks(around_insert=busy), "busy", 39), places.extension(40)),
             pytest.raises(QueueFull),
@@ -653,7 +653,7 @@ def test_a_site_without_bounds_stores_its_jobs(monkeypatch: pytest.MonkeyPatch) 
     queues.configure(NAME, {"backpressure": {"max_depth": 1}})
     pending = make.push(queue=NAME, pending=True)
     add()
-    add("a", options=PushOptions(exact_rules=True, notes=(FullPolicy(outbox=True),)))
+    add("a", options=PushOptions(checks_bound=True, notes=(FullPolicy(outbox=True),)))
     activate(pending.pk)
     assert stored() == 3
 

@@ -15,7 +15,6 @@ from django_ojs.command_line.console import Console
 from django_ojs.command_line.lists import age
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.finding import Finding, Severity, as_json
-from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
 from django_ojs.reports import current_findings, health_queries, verdict
 from django_ojs.storage import database
@@ -29,7 +28,6 @@ CHECKS: Final[dict[str, Check]] = {
         *jobs.CHECKS,
         *queues.CHECKS,
         *server.CHECKS,
-        *registry.brought("doctor_checks"),
     )
 }
 

@@ -67,9 +67,10 @@ def fail_batch(
 ) -> dict[tuple[UUID, int], Job]:
     """Record many failed runs of one worker, as `fail` records each, in a few statements.
 
-    None of the failures has `rate_limit_until`. Return, by (id, run), the jobs that the worker
-    still held, as they are afterwards; the others were cancelled, or their leases had lapsed. A
-    returned dead letter has the queue where it ran.
+    A failure with `rate_limit_until` must be given to `fail`: here it would spend an attempt, and
+    pause no key. Return, by (id, run), the jobs that the worker still held, as they are afterwards;
+    the others were cancelled, or their leases had lapsed. A returned dead letter has the queue
+    where it ran.
     """
     held = transitions.lock_claimed(worker_id, [(job.id, job.run) for job, _, _ in failed])
     kept = [each for each in failed if (each[0].id, each[0].run) in held]

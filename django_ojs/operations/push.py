@@ -41,9 +41,9 @@ class PushOptions:
     batch: bool = False
     #: What the hooks of extensions are told of this enqueue: each is a value of another class.
     notes: tuple[object, ...] = ()
-    #: Apply the rules of a queue that another process has set within the last second, which costs
-    #: a tenth of an insert.
-    exact_rules: bool = False
+    #: Check the bound of a queue as it is stored now: another process may have set it within the
+    #: last second. That costs a tenth of an insert.
+    checks_bound: bool = False
     #: Store the jobs in this database, whatever the routes of the outbox: this server follows them.
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
@@ -190,7 +190,7 @@ def _insert(
     """Insert jobs in one statement, and report how many. `earlier` are results of the same call."""
     connection = database.connection()
     ring = hooks.registry.around_insert
-    if ring is not None and (options.exact_rules or queue_configs.current() is not None):
+    if ring is not None and (options.checks_bound or queue_configs.current() is not None):
         batch = Batch(jobs=envelopes, options=options, earlier=earlier)
         rows = ring(
             batch, lambda: _insert_rows(connection, envelopes, options, batch.only_if_admitted)

@@ -62,7 +62,7 @@ _watched_lock: Final = threading.Lock()
 
 
 class OptionalError(DatabaseError):
-    """A statement failed that is optional: its transaction is better without it than not at all.
+    """A statement failed that its transaction can do without.
 
     `retried` runs the operation again, without such statements.
     """
@@ -349,10 +349,10 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 @contextmanager
 def hardly_waiting() -> Iterator[None]:
-    """Hardly wait for locks of other sessions, until the block ends.
+    """Wait for the lock of another session for a tenth of a second at most, in the block.
 
-    A write that would wait longer raises a contention error, and the caller's thread is free for
-    others: a server has few threads for all its clients.
+    With one writer at a time, for five seconds. Then a write raises a contention error, and the
+    caller's thread is free for others: a server has few threads for all its clients.
     """
     link = connection()
     with _having(_hardly_waits, True), passing_by(_ROW_TIMEOUT):

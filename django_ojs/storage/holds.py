@@ -1,10 +1,10 @@
 """What extensions keep from claims: the values of `Job.hold` (see `spec.hold`).
 
 An extension holds jobs by `hold`, and opens them by `release`. It stores which jobs it holds in the
-same transaction, so that its hook `holds` can say so. Both functions lock the rows of all jobs that
-they get, also of those that another extension has held: so an extension that opens a job asks the
-others before or after they store what they hold, and misses none. It does so in a transaction in
-which each statement sees what was committed before it (`Dialect.read_committed`).
+same transaction, so that its hook `holds` can say so. `hold` locks the rows of all jobs that it
+gets, and `release` those that another extension may hold too. So an extension that opens a job asks
+the others before or after they store what they hold, and misses none. It does so in a transaction
+in which each statement sees what was committed before it (`Dialect.read_committed`).
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -19,11 +19,12 @@ logger = logging.getLogger("django_ojs")
 #: Claims jobs that were chosen.
 _ClaimThese: TypeAlias = Callable[[Sequence[UUID], ClaimRequest], list[Claimed]]
 
-#: The most jobs of a rule that a claim reads in one round, and the most rounds. A claim ends
-#: earlier if so many jobs have changed their states, because each is stored with its events, which
-#: takes longer than holding it.
+#: The most jobs of a rule that a claim reads in one round.
 CANDIDATES_AT_ONCE: Final = 200
+#: The most rounds of a claim.
 ROUNDS: Final = 5
+#: After so many jobs whose states it has changed, a claim ends: each is stored with its events,
+#: which takes longer than holding it.
 CHANGED_AT_ONCE: Final = 200
 
 

@@ -222,8 +222,8 @@ class Executor:
     ) -> tuple[Any, BaseException | None, bool]:
         """Return the result of a run, its error, and whether an atomic handler has committed it.
 
-        It has a frame of its own, so that this frame has ended, and is freed too, when
-        `release_frames` is called.
+        It is a function of its own, because its frame refers to values of the handler:
+        `release_frames` can clear only frames that have ended.
         """
         try:
             if run.started - self._refreshed.at >= FRESH:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension
 from django_ojs.extensions.webhooks.settings import WebhookSettings
 
 if TYPE_CHECKING:
@@ -20,10 +20,6 @@ class WebhooksExtension(Extension):
     number = 17
     settings = WebhookSettings
     openapi = Path(__file__).with_name("openapi.yaml")
-
-    def hooks(self) -> Hooks:
-        """Return the hooks: events are read from their log."""
-        return Hooks()
 
     def due_steps(self) -> Sequence[DueStep]:
         """Dispatch events, and prune."""

@@ -39,7 +39,7 @@ from django_ojs.storage import database, transitions
 from django_ojs.storage.transitions import Claim
 
 #: The options of most requests, made once: one job, without an id.
-_PLAIN: Final = PushOptions(generated_ids=True, exact_rules=True, has_transaction=False)
+_PLAIN: Final = PushOptions(generated_ids=True, checks_bound=True, has_transaction=False)
 
 
 def job_id(text: str, resource: str = "job") -> UUID:

@@ -243,7 +243,7 @@ def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
     add("acme")
     (running,) = fetch([NAME])
     add("acme")
-    waits = PushOptions(notes=(FullPolicy(wait=WaitPolicy(seconds=BOUND)),), exact_rules=True)
+    waits = PushOptions(notes=(FullPolicy(wait=WaitPolicy(seconds=BOUND)),), checks_bound=True)
     with beside(lambda: pushing.push(of("acme"), waits)) as (blocked,):
         fetch([NAME])
         assert blocked.result(BOUND).state == "available"

@@ -55,7 +55,7 @@ def add(number: int = 1, *, queue: str = NAME, **more: Any) -> list[EnqueuedJob]
 
 
 def waiting(seconds: float) -> PushOptions:
-    return PushOptions(notes=(FullPolicy(wait=WaitPolicy(seconds=seconds)),), exact_rules=True)
+    return PushOptions(notes=(FullPolicy(wait=WaitPolicy(seconds=seconds)),), checks_bound=True)
 
 
 def depth(queue: str = NAME) -> int:

@@ -37,12 +37,12 @@ def insert_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
     """Store jobs by `insert`, if their queues have room.
 
     A bound that another process has set within the last second may be overlooked, unless the
-    options say `exact_rules`: then the statement checks it, which costs a tenth. Raises QueueFull
+    options say `checks_bound`: then the statement checks it, which costs a tenth. Raises QueueFull
     before anything is stored, and leaves the caller's transaction usable.
     """
     apply_settings()
     is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(batch.jobs)})
-    if not is_bounded and not batch.options.exact_rules:
+    if not is_bounded and not batch.options.checks_bound:
         return insert()
     stored = _insert_if_admitted(batch, insert)
     if stored is not None:
