@@ -93,6 +93,7 @@ def wear_in(contender: Contender) -> None:
 def operations(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return the median of each operation, in milliseconds; what comes in goes out again."""
     import django_ojs as ojs
+    from django_ojs.extension import Known
     from django_ojs.operations.ack import ack_batch
     from django_ojs.operations.fetch import fetch
     from django_ojs.storage.figures import counts as stored_counts
@@ -109,7 +110,9 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
         return fetch(["default"], count=count, worker_id=_WORKER, due=due)
 
     def finish(jobs: Any) -> Any:
-        return ack_batch(_WORKER, [(job.id, job.run, None) for job in jobs])
+        # As a worker, which still has the jobs that it claimed.
+        known = Known(jobs={job.id: job for job in jobs})
+        return ack_batch(_WORKER, [(job.id, job.run, None) for job in jobs], known)
 
     stored_counts.fold()
     many = [ojs.request("bench.noop", [number]) for number in range(_MANY)]
