@@ -24,6 +24,8 @@ _LONGEST: Final = timedelta(days=365_000)
 # on the models and the database only, so they need no reset.
 _converters: Final = threading.local()
 _Converter = Callable[[Any, Any, Any], Any]
+#: Of each column that needs any: its index in a row, its expression, and its converters.
+_Converters = Sequence[tuple[int, Any, list[_Converter]]]
 
 
 def rows(model: type[M], where: str, values: Sequence[Any]) -> list[M]:
@@ -57,20 +59,18 @@ def _select(
     *more: str,
 ) -> list[list[Any]]:
     connection = database.connection()
-    columns, _ = _columns(model, names, connection)
+    columns, converters = _columns(model, names, connection)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
-    return _read(connection, model, names, statement, parameters)
+    return _read(connection, statement, parameters, converters)
 
 
 def _read(
     connection: BaseDatabaseWrapper,
-    model: type[Model],
-    names: Sequence[str],
     statement: str,
     parameters: Sequence[Any],
+    converters: _Converters,
 ) -> list[list[Any]]:
-    """Execute a statement that returns these columns first, and return its rows."""
-    _, converters = _columns(model, names, connection)
+    """Execute a statement that returns the columns of these converters first. Return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         found = [list(row) for row in cursor.fetchall()]
@@ -91,8 +91,8 @@ def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
     query: Any = which.query.chain(UpdateQuery)
     query.add_update_values(values)
     statement, parameters = query.get_compiler(connection=connection).as_sql()
-    columns, _ = _columns(model, names, connection)
-    found = _read(connection, model, names, f"{statement} RETURNING {columns}", parameters)
+    columns, converters = _columns(model, names, connection)
+    found = _read(connection, f"{statement} RETURNING {columns}", parameters, converters)
     return [model.from_db(connection.alias, names, row) for row in found]
 
 
@@ -177,7 +177,7 @@ def _attributes(model: type[Model]) -> tuple[str, ...]:
 
 def _columns(
     model: type[Model], names: Sequence[str], connection: BaseDatabaseWrapper
-) -> tuple[str, list[tuple[int, Any, list[_Converter]]]]:
+) -> tuple[str, _Converters]:
     key = connection.alias, model._meta.label, tuple(names)
     known = _converters.__dict__.setdefault("of", {})
     if key not in known:
@@ -194,5 +194,5 @@ def _columns(
             if steps:
                 converters.append((index, expression, steps))
         known[key] = ", ".join(columns), converters
-    found: tuple[str, list[tuple[int, Any, list[_Converter]]]] = known[key]
+    found: tuple[str, _Converters] = known[key]
     return found

@@ -110,7 +110,7 @@ def claim(request: ClaimRequest) -> list[Claimed]:
     jobs: list[Claimed] = []
     seconds = 0.0
     try:
-        with _undoing(hooks):
+        with _undoing(hooks and hooks.changed):
             began = time.monotonic()
             found = database.dialect_of(connection).claim(connection, request, floor)
             if found is None:
@@ -157,12 +157,14 @@ def change_together(
     A job for which the hook raises again stays as it was. Return what the changes returned. `heard`
     is what the hooks hear of.
     """
+    is_heard: object
     if isinstance(heard, Trigger):
-        is_heard = (hooks := registry.changes.get(heard)) is not None and bool(hooks.changed)
+        hooks = registry.changes.get(heard)
+        is_heard = hooks and hooks.changed
     else:
         is_heard = is_published(heard)
     try:
-        with database.atomic() if is_heard else nullcontext():
+        with _undoing(is_heard):
             return [change(jobs)]
     except Exception as error:
         if not is_of_a_hook(error):
@@ -200,9 +202,9 @@ def is_of_a_hook(error: Exception) -> bool:
     return not database.may_pass(error)
 
 
-def _undoing(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
-    """Undo a statement if a hook raises. Without such hooks, it needs no transaction."""
-    return database.atomic() if hooks is not None and hooks.changed else nullcontext()
+def _undoing(is_heard: object) -> AbstractContextManager[object]:
+    """Undo a change if a hook that hears of it raises. Without such hooks, it has no savepoint."""
+    return database.atomic() if is_heard else nullcontext()
 
 
 def claim_chosen(keys: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
@@ -349,7 +351,7 @@ def promote(limit: int, queues: Sequence[str] | None = None) -> list[tuple[UUID,
     hooks = registry.changes.get(Trigger.TIMER)
     due: list[tuple[UUID, str, str]] = []
     try:
-        with _undoing(hooks):
+        with _undoing(hooks and hooks.changed):
             due = database.dialect().promote(database.connection(), limit, queues)
             if hooks is not None and due:
                 before = {key: State(state) for key, _, state in due}

@@ -51,30 +51,28 @@ def number() -> int:
     return _Forks.number
 
 
-def _call(function: Callable[..., T], *args: Any) -> T:
-    before = _Forks.number
-    try:
-        result = function(*args)
-    except BaseException as error:
-        if _Forks.number != before:
+class _EndOfForks:
+    """Ends a process that is forked inside the block when the block ends.
+
+    It is a class because each job enters it, and `contextmanager` takes longer.
+    """
+
+    def __enter__(self) -> None:
+        self._before = _Forks.number
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if _Forks.number != self._before:
             end(error)
-        raise
-    if _Forks.number != before:
-        end(None)
-    return result
+
+
+def _call(function: Callable[..., T], *args: Any) -> T:
+    with _EndOfForks():
+        return function(*args)
 
 
 async def _await(run: Callable[[JobContext], Any], context: JobContext) -> Any:
-    before = _Forks.number
-    try:
-        result = await run(context)
-    except BaseException as error:
-        if _Forks.number != before:
-            end(error)
-        raise
-    if _Forks.number != before:
-        end(None)
-    return result
+    with _EndOfForks():
+        return await run(context)
 
 
 class SyncThread(ThreadPoolExecutor):
