@@ -51,14 +51,16 @@ class Dispatcher:
         """
         runs: list[Run] = []
         unknown: list[Run] = []
+        # What is the same for all of them is looked up once: this loop runs for every job.
+        extend, extensions = self._extend, registry.context
         for job in jobs:
             handler = get_handler(job.type)
             context = JobContext(
                 job,
                 is_async=handler is not None and handler.is_async,
-                heartbeat=self._extend,
+                heartbeat=extend,
                 report=progress.report,
-                extensions=registry.context,
+                extensions=extensions,
             )
             run = Run(
                 job,

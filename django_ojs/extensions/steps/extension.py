@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
-from django_ojs.extensions.steps import gathering, transfer
+from django_ojs.extensions.steps import gathering, run_steps, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import SPENT, Step
 from django_ojs.extensions.steps.run_steps import Steps, Suspension
@@ -19,7 +20,29 @@ from django_ojs.worker.in_flight import Run
 if TYPE_CHECKING:
     from django_ojs.finding import Finding
 
-_current: Final[ContextVar[Steps | None]] = ContextVar("ojs_steps", default=None)
+#: Held while the steps of a run are made, which two threads of a handler may ask for at once.
+_making: Final = Lock()
+
+
+class _Taken:
+    """The steps of a run, made when its handler takes the first one: most handlers take none."""
+
+    __slots__ = ("run", "steps")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        #: On a thread of a test, its open transactions are those before the handler's.
+        self.steps = None if run_steps.is_thread_of_worker() else Steps(run)
+
+    def made(self) -> Steps:
+        """Return the steps."""
+        with _making:
+            if self.steps is None:
+                self.steps = Steps(self.run)
+            return self.steps
+
+
+_current: Final[ContextVar[_Taken | None]] = ContextVar("ojs_steps", default=None)
 
 
 class StepsExtension(Extension):
@@ -100,20 +123,21 @@ class StepsExtension(Extension):
 
 def current() -> Steps:
     """Return the steps of the run in this context. Raises StepError outside of one."""
-    steps = _current.get()
-    if steps is None:
+    taken = _current.get()
+    if taken is None:
         raise StepError("Steps are for the handler of a job, on its thread or in its tasks.")
-    return steps
+    return taken.made()
 
 
 def _around_run(run: Run, go_on: Callable[[], Any]) -> Any:
-    steps = Steps(run)
+    taken = _Taken(run)
     if run.context.is_async:
-        return _around_async_run(steps, go_on)
-    token = _current.set(steps)
+        return _around_async_run(taken, go_on)
+    token = _current.set(taken)
     try:
         outcome = go_on()
-        steps.finish()
+        if taken.steps is not None:
+            taken.steps.finish()
         return outcome
     except Suspension as suspension:
         return suspension.suspended, False
@@ -121,11 +145,12 @@ def _around_run(run: Run, go_on: Callable[[], Any]) -> Any:
         _current.reset(token)
 
 
-async def _around_async_run(steps: Steps, go_on: Callable[[], Any]) -> Any:
-    token = _current.set(steps)
+async def _around_async_run(taken: _Taken, go_on: Callable[[], Any]) -> Any:
+    token = _current.set(taken)
     try:
         outcome = await go_on()
-        steps.finish()
+        if taken.steps is not None:
+            taken.steps.finish()
         return outcome
     except Suspension as suspension:
         return suspension.suspended

@@ -548,7 +548,12 @@ def _depths() -> Mapping[str, _Depth]:
 
 def _open_in_a_test() -> Mapping[str, _Depth]:
     """Return what was open on this thread before the run used it: nothing in a worker."""
-    return {} if threading.current_thread().name.startswith("ojs-") else _depths()
+    return {} if is_thread_of_worker() else _depths()
+
+
+def is_thread_of_worker() -> bool:
+    """Whether a worker has started this thread, where no transaction is open before a run."""
+    return threading.current_thread().name.startswith("ojs-")
 
 
 def _check_name(name: object) -> None:
