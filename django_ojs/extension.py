@@ -442,8 +442,7 @@ class Hooks:
     worker_stopping: Callable[[str], object] | None = None
 
     #: Called when a request over HTTP pushes jobs, with the request and their types, before they
-    #: are stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the
-    #: response.
+    #: are stored. It returns a note for the hooks of the enqueue, or None. An error ends it.
     request_note: Callable[[Any, Collection[str]], object] | None = None
 
     #: Called when a request has stored jobs, with their queues. It returns headers of the response.
@@ -451,7 +450,7 @@ class Hooks:
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
     #: Called with the OJSError that ends a request. It returns headers of the response. An error in
-    #: this hook or in the next two is the response, although the operation is done.
+    #: this hook or in the next two is logged, or is the response in an open transaction.
     error_headers: Callable[[Any], Mapping[str, str]] | None = None
 
     #: Called when a request over HTTP has ended a run, with the job, after the operation.
@@ -468,12 +467,13 @@ class Hooks:
 
     #: Called when FETCH has claimed jobs that have the extension's bit in `marks`, with these jobs,
     #: after the claim. What it reads for them goes into the `more` of each job, which is shown with
-    #: the job, and where the methods of its context find it. An error gives all jobs of the call
-    #: back, and is raised by FETCH.
+    #: the job, and where the methods of its context find it. After an error it is called for each
+    #: of the jobs, and those for which it raises again wait a minute. A passing error of the
+    #: database is raised by FETCH, and gives all jobs of the call back.
     fetched: Callable[[Sequence[Any]], object] | None = None
 
     #: Called when a response shows all of a stored job, with its row. It returns members of the
-    #: JSON object that the core does not know.
+    #: JSON object that the core does not know. An error is logged, and they are left out.
     shown: Callable[[Any], Mapping[str, Any]] | None = None
 
     #: Called when a limit key is shown to a user who may not see all arguments, with the key, a
@@ -759,6 +759,7 @@ class Extension:
         """Return why scheduled jobs wait, as far as it knows: sentences by the ids of the jobs.
 
         It is called with the job of a page, or the scheduled ones of a page of the list: one query.
+        An error is logged.
         """
         return {}
 

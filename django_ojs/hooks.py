@@ -5,10 +5,11 @@
 
 import logging
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -19,11 +20,13 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from django_ojs.extension import (
+    FIRST_FREE_NUMBER,
     Act,
     Around,
     Change,
     Closing,
     Count,
+    DueStep,
     Extension,
     ForTests,
     Hooks,
@@ -139,7 +142,7 @@ class Registry:
             forget()
         for number, extension in self._extensions.items():
             try:
-                self._hooks[number] = extension.hooks()
+                self._hooks[number] = _guarded(extension)
             except ImproperlyConfigured:
                 # The next reader of the settings gets the error. If it were raised here, it would
                 # reach the code that changes them, such as the end of a test.
@@ -207,17 +210,17 @@ class Registry:
         self.before_fetch: _Named = _named(found, "before_fetch")
         self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
         self.push_headers: _Named = _named(found, "push_headers")
-        self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
-        self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
-        self.request_served = tuple(h.request_served for _, h in found if h.request_served)
+        self.error_headers: _Named = _named(found, "error_headers")
+        self.request_ended: _Named = _named(found, "request_ended")
+        self.request_served: _Named = _named(found, "request_served")
         self.workers_start: _Named = _named(found, "workers_start")
         #: The hooks by their bits in `Job.marks`.
-        self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
-            (1 << number, hook)
+        self.fetched: tuple[tuple[int, str, Callable[[Sequence[Any]], object]], ...] = tuple(
+            (1 << number, self._extensions[number].name, hook)
             for number in sorted(self._extensions)
             if (hook := self._hooks[number].fetched) is not None
         )
-        self.shown = tuple(hooks.shown for _, hooks in found if hooks.shown)
+        self.shown: _Named = _named(found, "shown")
         self.hide_in_key: _Named = _named(found, "hide_in_key")
         self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
             hooks.reported for _, hooks in found if hooks.reported
@@ -249,22 +252,15 @@ class Registry:
         """Return the extensions that add something to the table of jobs."""
         return [each for each in self.extensions() if each.schema is not None]
 
-    def brought(self, what: str, *args: Any) -> list[Any]:
+    def brought(self, what: str, *args: Any, of: type = object) -> list[Any]:
         """Return what all extensions bring; `what` is the method of `Extension` that returns it.
 
-        If an extension fails, its part is left out, and the failure is logged.
+        If an extension fails, or brings anything that is not `of` this class, its part is left out,
+        and the failure is logged.
         """
-        return [each for found in self.extensions() for each in self.brought_by(found, what, *args)]
-
-    def brought_by(self, extension: Extension, what: str, *args: Any) -> list[Any]:
-        """Return what one extension brings, or nothing if it fails; see `brought`."""
-        try:
-            return list(getattr(extension, what)(*args))
-        except (DatabaseError, OJSError, ImproperlyConfigured, MemoryError):
-            raise  # The caller handles or reports these.
-        except Exception as error:
-            failed(extension.name, f"failed to bring its {what.replace('_', ' ')}", error)
-            return []
+        return [
+            each for found in self.extensions() for each in brought_by(found, what, *args, of=of)
+        ]
 
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""
@@ -301,6 +297,128 @@ def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> Chang
         return None
     reads = max(hooks.reads.get(trigger, Reads.NOTHING) for _, hooks in found)
     return ChangeHooks(changed=changed, committed=committed, reads=reads)
+
+
+def brought_by(extension: Extension, what: str, *args: Any, of: type = object) -> list[Any]:
+    """Return what one extension brings, or nothing if it fails; see `Registry.brought`."""
+
+    def bring() -> list[Any]:
+        found = list(getattr(extension, what)(*args))
+        for each in found:
+            if not isinstance(each, of):
+                raise TypeError(f"{type(each).__name__} is no {of.__name__}")
+        return found
+
+    return contained(extension.name, f"failed to bring its {what.replace('_', ' ')}", bring, [])
+
+
+def contained(name: str, what: str, ask: Callable[[], T], otherwise: T) -> T:
+    """Return what an extension says, or `otherwise` if it fails.
+
+    An error of the database, of the settings or of memory is raised, for the caller to handle.
+    """
+    try:
+        return ask()
+    except (DatabaseError, ImproperlyConfigured, MemoryError):
+        raise
+    except Exception as error:
+        failed(name, what, error)
+        return otherwise
+
+
+def steps(what: str, *args: Any) -> list[DueStep]:
+    """Return the steps of all extensions, whose errors are logged with the extension's name."""
+    return [
+        replace(
+            step,
+            run=partial(_run_step, extension.name, step.run),
+            otherwise=step.otherwise and partial(_run_step, extension.name, step.otherwise),
+        )
+        for extension in registry.extensions()
+        for step in brought_by(extension, what, *args, of=DueStep)
+    ]
+
+
+def _run_step(name: str, run: Callable[[], Any]) -> int:
+    """Run a step. An error of the database is raised; any other one must not end the thread."""
+    try:
+        return run() or 0
+    except (DatabaseError, MemoryError):
+        raise
+    except BaseException as error:
+        failed(name, "failed in a step of the maintenance", error)
+        return 0
+
+
+#: What stops a program, and is no failure of the hook in which it is raised.
+_STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
+
+#: Hooks whose error is raised by the operation, and which the core calls without a name.
+_RAISED: Final = frozenset(
+    [
+        "note",
+        "admit",
+        "kept",
+        "pause_asked",
+        "exported",
+        "imported",
+        "acted",
+        "reported",
+        "holds",
+        "bounded_part",
+        "request_note",
+    ]
+)
+_RINGS: Final = frozenset({"around_push", "around_store", "around_insert", "around_admit_again"})
+
+
+def _guarded(extension: Extension) -> Hooks:
+    """Return the hooks of an extension; of a project's, so that they harm only their jobs.
+
+    An error that an operation raises is logged with the name of the extension. A subclass of
+    BaseException, which nothing in a worker expects, becomes an ordinary error.
+    """
+    hooks, name = extension.hooks(), extension.name
+    if extension.number < FIRST_FREE_NUMBER:
+        return hooks
+
+    def guarded(hook: Callable[..., Any], what: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            passed: list[BaseException] = []
+
+            def go_on() -> Any:
+                try:
+                    return args[1]()
+                except BaseException as error:
+                    passed.append(error)
+                    raise
+
+            try:
+                return hook(args[0], go_on) if what in _RINGS else hook(*args)
+            except _STOPS:
+                raise
+            except BaseException as error:
+                if any(error is each for each in passed):
+                    raise
+                found = (
+                    error if isinstance(error, Exception) else RuntimeError(type(error).__name__)
+                )
+                if what in _RAISED | _RINGS:
+                    _note(name, f"raised an error in its hook {what}", found)
+                if found is error:
+                    raise
+                raise found from error
+
+        return call
+
+    changes: dict[str, Any] = {}
+    for each in fields(Hooks):
+        value = getattr(hooks, each.name)
+        if each.name in ("changed", "changed_and_committed"):
+            changes[each.name] = {on: guarded(hook, each.name) for on, hook in value.items()}
+        elif each.name not in ("around_run", "claim_rule") and callable(value):
+            changes[each.name] = guarded(value, each.name)
+    return replace(hooks, **changes)
 
 
 registry: Final = Registry()
@@ -479,7 +597,7 @@ def run_task(name: str, run: Callable[[], int]) -> int:
 
 def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
-    _each(registry.before_fetch, "did not do what is due before a FETCH")
+    _each(registry.before_fetch, "did not do what is due before a FETCH", OJSError)
 
 
 def workers_start() -> None:
@@ -504,7 +622,10 @@ def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) ->
 
 def shown(job: Any) -> dict[str, Any]:
     """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
-    return {name: value for hook in registry.shown for name, value in hook(job).items()}
+    if not registry.shown:
+        return {}
+    found = _each(registry.shown, "failed to show a job", args=(job,))
+    return {name: value for each in found for name, value in each.items()}
 
 
 def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
@@ -512,7 +633,8 @@ def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
     scheduled = [job for job in jobs if job.state == State.SCHEDULED]
     if not scheduled:
         return {}
-    found = [extension.waits_for(scheduled) for extension in registry.extensions()]
+    asked = tuple((each.name, each.waits_for) for each in registry.extensions())
+    found = _each(asked, "failed to say what jobs wait for", args=(scheduled,))
     return {key: sentence for each in found for key, sentence in each.items()}
 
 
@@ -520,7 +642,8 @@ def shown_of_queues(names: Collection[str], *, to_operators: bool) -> dict[str, 
     """Return what extensions show of queues, by their names: see `shown_of_queues`."""
     shown: dict[str, dict[str, Any]] = {name: {} for name in names}
     for name, members in registry.brought("shown_of_queues", names, to_operators):
-        shown[name].update(members)
+        if name in shown:
+            shown[name].update(members)
     return shown
 
 
@@ -537,11 +660,16 @@ def next_jobs() -> int:
 def undone_by(name: str, error: Exception) -> None:
     """Note that the error of a hook undoes a change, and whose hook it is."""
     setattr(error, UNDONE_BY, name)
+    _note(name, "undid a change", error)
+
+
+def _note(name: str, what: str, error: Exception) -> None:
+    """Log an error that an operation raises, unless it is a rejection or passes by itself."""
     if not isinstance(error, OJSError) and not database.may_pass(error):
-        failed(name, "undid a change", error)
+        failed(name, what, error)
 
 
-def failed(name: str, what: str, error: Exception) -> None:
+def failed(name: str, what: str, error: BaseException) -> None:
     """Log that an extension failed, and keep it for the findings of this process."""
     registry.failures[name] = Failed(what, type(error).__name__, timezone.now())
     logger.error(
@@ -560,7 +688,7 @@ def _each(
     An error of the database is raised, and so are those of `raised`. A hook that fails otherwise is
     left out.
     """
-    passed_on: tuple[type[Exception], ...] = (DatabaseError, OJSError, MemoryError, *raised)
+    passed_on: tuple[type[Exception], ...] = (DatabaseError, MemoryError, *raised)
     found: list[Any] = []
     for name, hook in hooks:
         try:
@@ -574,8 +702,29 @@ def _each(
 
 def call_within(hooks: _Named, *args: object) -> None:
     """Call hooks whose error is raised. It undoes what happened, if their transaction is open."""
-    for _, hook in hooks:
-        hook(*args)
+    for name, hook in hooks:
+        try:
+            hook(*args)
+        except Exception as error:
+            _note(name, "stopped an operation", error)
+            raise
+
+
+def call_served(hooks: _Named, *args: object) -> list[Any]:
+    """Call hooks when a request has done what it had to, and return what they return.
+
+    A client that gets an error would send the request again. In a transaction of the request an
+    error is raised: a rollback ends it.
+    """
+    found: list[Any] = []
+    for name, hook in hooks:
+        try:
+            found.append(hook(*args))
+        except Exception as error:
+            if database.connection().in_atomic_block:
+                raise
+            failed(name, "failed at the end of a request", error)
+    return found
 
 
 def call_after(hooks: _Named, *args: object) -> None:

@@ -14,12 +14,13 @@ from uuid import UUID, uuid4
 import pytest
 from django.core.management import call_command
 from django.db import InterfaceError
-from django.test import override_settings
+from django.test import Client, override_settings
 from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs import hooks
-from django_ojs.extension import Actor, Count, Hooks, Reads
+from django_ojs.admin.panels import AdminColumn
+from django_ojs.extension import Actor, Count, DueStep, Hooks, Reads
 from django_ojs.hooks import registry
 from django_ojs.models import ActorKind, Attempt, Job, Worker
 from django_ojs.operations import (
@@ -40,7 +41,7 @@ from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.reports.health_queries import failed_extensions
-from django_ojs.spec.errors import Conflict, QueueFull
+from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.progress import Report
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -412,3 +413,142 @@ def test_what_one_cannot_bring_to_a_door_is_left_out(caplog: pytest.LogCaptureFi
 def test_what_is_no_function_is_none_and_the_others_are_in_the_story() -> None:
     names = {each.name for each in fields(Hooks)}
     assert names >= NO_FUNCTIONS | ELSEWHERE
+
+
+def test_a_claim_gives_the_other_jobs_although_one_cannot_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad, good = both()
+    Job.primary.update(marks=1 << NUMBER)
+    with installed(Other(Hooks(fetched=Raises("fetched")), "breaks", NUMBER)):
+        claimed = fetch.fetch(["both"], count=5, worker_id=make.WORKER)
+        assert not fetch.fetch(["both"], count=5, worker_id=make.WORKER)
+    assert [job.id for job in claimed] == [good.pk]
+    waiting = make.read(bad.pk)
+    assert (waiting.state, waiting.returned) == (State.RETRYABLE, 1)
+    assert waiting.error is not None
+    assert waiting.error["type"] == fetch.REFUSED
+    assert "The extension breaks of django_ojs failed for a claimed job" in caplog.text
+    assert any("The extension breaks" in each.text for each in failed_extensions())
+
+
+class Stop(BaseException):
+    """As a library raises it to end what it has begun."""
+
+
+@pytest.mark.parametrize("hook", ["stored", "admit", "around_push", "acted", "kept"])
+def test_what_an_operation_raises_is_logged_with_the_name_of_the_extension(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    noticed: list[Exception] = []
+
+    def attempt(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Exception as error:
+            noticed.append(error)
+
+    registry.failures.clear()
+    with installed(Other(Hooks(**{hook: Raises(hook)}), "breaks", NUMBER)):
+        tell(BAD, attempt)
+    assert noticed
+    assert "The extension breaks of django_ojs" in caplog.text
+    assert any("The extension breaks" in each.text for each in failed_extensions())
+
+
+def test_the_error_of_an_inner_hook_is_no_fault_of_the_outer_one() -> None:
+    def outer(batch: Any, go_on: Callable[[], Any]) -> Any:
+        return go_on()
+
+    registry.failures.clear()
+    with (
+        installed(
+            Other(Hooks(around_push=outer), "outer", NUMBER),
+            Other(Hooks(around_push=Raises("around_push")), "inner", NUMBER + 1),
+        ),
+        pytest.raises(LookupError),
+    ):
+        ojs.enqueue(BAD, [1])
+    assert list(registry.failures) == ["inner"]
+
+
+@pytest.mark.parametrize("trigger", [Trigger.FETCH, Trigger.ACK])
+def test_an_error_that_is_no_exception_harms_only_its_job(trigger: Trigger) -> None:
+    def stop(change: Any) -> None:
+        if BAD in types_in(change):
+            raise Stop
+
+    _, good = both(args=[7])
+    with installed(Other(Hooks(changed={trigger: stop}), "breaks", NUMBER)):
+        call_command("ojs_worker", "--once", "--queues", "both")
+    assert make.read(good.pk).state == State.COMPLETED
+
+
+def test_a_request_that_is_done_succeeds_although_a_hook_fails_after_it() -> None:
+    def broken(*args: Any) -> Any:
+        raise LookupError("the extension broke")
+
+    failing = Hooks(request_ended=broken, request_served=broken, error_headers=broken, shown=broken)
+    with override_settings(OJS={}), installed(Other(failing, "breaks", NUMBER)):
+        api = Api(make_key("admin"))
+        job = make.push(type=GOOD, queue="both")
+        assert api.get(f"jobs/{job.pk}").status == 200
+        (claimed,) = fetch.fetch(["both"], worker_id=make.WORKER)
+        assert api.post("workers/ack", {"job_id": str(claimed.id), "result": None}).status == 200
+        assert api.post("jobs", {"type": "", "args": []}).status == 400
+
+
+class Silent(Other):
+    """An extension that raises, or brings what is wrong, wherever it is asked."""
+
+    def findings(self) -> Any:
+        return ["no finding"]
+
+    def may_find(self) -> str:
+        raise InvalidRequest("not now")
+
+    def manifest(self) -> Any:
+        raise InvalidRequest("not now")
+
+    def waits_for(self, jobs: Any) -> Any:
+        raise LookupError("not now")
+
+    def shown_of_queues(self, names: Any, to_operators: bool) -> Any:
+        return [("another queue", {})]
+
+    def columns(self) -> Any:
+        return (AdminColumn(model=Job, title="Broken", cells=lambda rows: rows[0].nothing),)
+
+
+def test_what_is_wrong_at_a_door_is_left_out(
+    admin_client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    make.push(type=GOOD, queue="both", scheduled_at=timezone.now() + make.HOUR)
+    registry.failures.clear()
+    with override_settings(OJS={}), installed(Silent(Hooks(), "breaks", NUMBER)):
+        api = Api(make_key("admin"))
+        assert api.get("/ojs/manifest").status == 200
+        assert api.get("queues/both").status == 200
+        for page in ("job", "overview"):
+            assert admin_client.get(f"/admin/django_ojs/{page}/").status_code == 200
+    assert "breaks" in registry.failures
+    for what in ("bring its findings", "say what it looks for", "fill a column"):
+        assert f"The extension breaks of django_ojs failed to {what}" in caplog.text
+
+
+def test_a_step_of_the_maintenance_that_fails_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    def run() -> int:
+        raise Stop
+
+    class Stepping(Other):
+        def due_steps(self) -> Any:
+            return (DueStep(run=run, interval=0.125), "no step")[: self.many]
+
+        many = 1
+
+    with installed(Stepping(Hooks(), "breaks", NUMBER)):
+        found = hooks.steps("due_steps")
+        assert [step.run() for step in found if step.interval == 0.125] == [0]
+        assert "The extension breaks of django_ojs failed in a step" in caplog.text
+        Stepping.many = 2
+        assert len(hooks.steps("due_steps")) == len(found) - 1

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.hooks import registry
+from django_ojs.hooks import brought_by, contained, registry
 
 if TYPE_CHECKING:
     from django_ojs.admin.base import OperatorModelAdmin
@@ -56,8 +56,14 @@ def columns_of(
     model: type[Model], query: TimedQueries, rows: Mapping[Any, Any]
 ) -> tuple[list[AdminColumn], dict[Any, list[tuple[AdminColumn, Any]]]]:
     """Return the columns of extensions in a list, and for each row, by its key, their cells."""
-    columns = [each for each in registry.brought("columns") if each.model is model]
-    found = [query(str(each.title), partial(each.cells, list(rows.values()))) for each in columns]
+    columns, found = [], []
+    for extension in registry.extensions():
+        for each in brought_by(extension, "columns", of=AdminColumn):
+            if each.model is model:
+                ask = partial(each.cells, list(rows.values()))
+                ask = partial(contained, extension.name, "failed to fill a column", ask, {})
+                columns.append(each)
+                found.append(query(str(each.title), ask))
     return columns, {
         key: [
             (column, (cells or {}).get(key)) for column, cells in zip(columns, found, strict=True)

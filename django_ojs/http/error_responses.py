@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 
-from django_ojs.hooks import registry
+from django_ojs import hooks
 from django_ojs.http.access import access_of, unauthenticated
 from django_ojs.http.authentication import CHALLENGE
 from django_ojs.http.headers import request_id
@@ -56,8 +56,8 @@ def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
         _log_locked(request, exception)
     elif status >= 500:
         _report(request, exception, status)
-    for hook in registry.error_headers:
-        headers |= hook(error)
+    for found in hooks.call_served(hooks.registry.error_headers, error):
+        headers |= found
     if status in (429, 503) and error.retryable:
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))

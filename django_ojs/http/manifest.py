@@ -34,7 +34,7 @@ _BACKENDS: Final = {"postgresql": "postgres"}
 
 def declared() -> list[Declared]:
     """Return what the core and the installed extensions declare."""
-    return [*_CORE, *registry.brought("manifest")]
+    return [*_CORE, *registry.brought("manifest", of=Declared)]
 
 
 def manifest(base: str) -> dict[str, Any]:

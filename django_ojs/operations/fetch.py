@@ -1,7 +1,7 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
@@ -19,6 +19,7 @@ from django_ojs.operations.liveness import KnownWorker, Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
+from django_ojs.spec.failure import Failure
 from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
@@ -42,6 +43,9 @@ TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
+
+#: The type of the error of a job for which an extension failed when it was claimed.
+REFUSED: Final = "extension_failed"
 
 _AVAILABLE: Final = State.AVAILABLE.value
 
@@ -123,13 +127,49 @@ def fetch(
                 # A smaller job of the next queue must not overtake one that did not fit.
                 break
     try:
-        for mark, hook in hooks.registry.fetched:
+        for mark, name, hook in hooks.registry.fetched:
             if marked := [job for job in jobs if job.marks & mark]:
-                hook(marked)
+                jobs = _give(name, hook, marked, jobs)
     except Exception:
         give_back(jobs)
         raise
     return jobs
+
+
+def _give(
+    name: str,
+    hook: Callable[[Sequence[Claimed]], object],
+    marked: list[Claimed],
+    jobs: list[Claimed],
+) -> list[Claimed]:
+    """Give claimed jobs to a hook `fetched`. Return all jobs but those for which it raises.
+
+    These wait, so that they are not the first of the next claim.
+    """
+    try:
+        hook(marked)
+        return jobs
+    except Exception as error:
+        _check_of_hook(error)
+    for job in marked:
+        try:
+            hook([job])
+        except Exception as error:
+            _check_of_hook(error)
+            hooks.failed(name, "failed for a claimed job", error)
+            failure = Failure(type=REFUSED, message=f"The extension {name} failed for the job.")
+            claim = transitions.Claim(worker_id=job.worker_id, run=job.run)
+            with suppress(Conflict, JobNotFound):
+                fail.postpone(job.id, failure, delay=transitions.SET_ASIDE, claim=claim)
+            jobs = [each for each in jobs if each is not job]
+    return jobs
+
+
+def _check_of_hook(error: Exception) -> None:
+    """Raise what is no fault of a hook, or has broken the caller's transaction."""
+    is_broken = isinstance(error, DatabaseError) and database.connection().in_atomic_block
+    if is_broken or isinstance(error, MemoryError) or database.may_pass(error):
+        raise error
 
 
 def _claim(request: ClaimRequest) -> list[Claimed]:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from django.db.models import Case, Exists, F, IntegerField, OuterRef, When
@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.extension import Extension
 from django_ojs.finding import Finding
-from django_ojs.hooks import registry
+from django_ojs.hooks import brought_by, contained, registry
 from django_ojs.models import ApiKey, Attempt, Job, Lease, Queue, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import expiry, promotion
@@ -159,15 +159,18 @@ def signs(*, with_keys: bool = True) -> Signs:
     if with_keys:
         in_use = f"expires_at IS NOT NULL OR rejected_at > {hour}"
         asked["keys"] = raw_queries.condition(ApiKey, in_use)
-    extensions = {each: each.may_find() for each in registry.extensions()}
+    extensions = {
+        each.number: contained(each.name, "failed to say what it looks for", each.may_find, "")
+        for each in registry.extensions()
+    }
     asked_of = {each: condition for each, condition in extensions.items() if condition}
     found = raw_queries.which_hold([*asked.values(), *asked_of.values()])
-    held = dict(zip([*asked, *asked_of], found, strict=True))
+    held: dict[Any, bool] = dict(zip([*asked, *asked_of], found, strict=True))
     late, expired = held.pop("late"), held.pop("expired")
     return Signs(
         **{name: held[name] for name in asked if name in held},
         is_behind=late or expired,
-        extensions=[each for each in extensions if held.get(each, True)],
+        extensions=[each for each in registry.extensions() if held.get(each.number, True)],
     )
 
 
@@ -202,7 +205,7 @@ def maintained() -> timedelta | None:
 def found_by_extensions(seen: Signs) -> Iterator[Finding]:
     """Return the findings of the extensions that may have found something."""
     for extension in seen.extensions:
-        yield from registry.brought_by(extension, "findings")
+        yield from brought_by(extension, "findings", of=Finding)
 
 
 def failed_extensions() -> list[Finding]:

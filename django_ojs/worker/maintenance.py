@@ -140,9 +140,9 @@ class MaintenanceThread:
         self._leads = leads
         self._job_log = job_log
         self._dead_workers = rescue.DeadWorkers(worker_id)
-        self._steps = _in_order(_steps(self._dead_workers), hooks.registry.brought("due_steps"))
+        self._steps = _in_order(_steps(self._dead_workers), hooks.steps("due_steps"))
         # What workers without the lease do if its holder is too slow.
-        self._helping = _in_order(_helping_steps(), hooks.registry.brought("helping_steps", BEHIND))
+        self._helping = _in_order(_helping_steps(), hooks.steps("helping_steps", BEHIND))
         # The SQL conditions of steps that were due together, which are rebuilt from time to time.
         self._conditions: dict[tuple[DueStep, ...], list[str]] = {}
         self._conditions_until = 0.0

@@ -14,8 +14,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
+from django_ojs import hooks
 from django_ojs.extension import Actor
-from django_ojs.hooks import registry
 from django_ojs.http import compression, error_responses, headers, throttling
 from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
@@ -105,8 +105,7 @@ class OJSView(APIView):
             if self._acting is not None:
                 operator.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
-            for hook in registry.request_served:
-                hook()
+            hooks.call_served(hooks.registry.request_served)
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

@@ -10,8 +10,8 @@ from django.db import Error
 from django.http import HttpResponse
 from rest_framework.request import Request
 
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.hooks import registry
 from django_ojs.http import fields, long_poll
 from django_ojs.http.access import Access
 from django_ojs.http.responses import text_response, unwritable
@@ -131,8 +131,7 @@ class Ack(OutcomeView):
     def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
         data, wanted, claim = self.read(key)
         job = ack(wanted, claim=claim, result=data.get("result"))
-        for hook in registry.request_ended:
-            hook(job)
+        hooks.call_served(hooks.registry.request_ended, job)
         shown = job.envelope()
         return {
             "acknowledged": True,
@@ -155,8 +154,7 @@ class Nack(OutcomeView):
             job = requeue(wanted, failure, claim=claim)
         else:
             job = fail(wanted, Failure.parse(fields.required(data, "error")), claim=claim)
-        for hook in registry.request_ended:
-            hook(job)
+        hooks.call_served(hooks.registry.request_ended, job)
         shown = job.envelope()
         out = {
             **_identity(job),

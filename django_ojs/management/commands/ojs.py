@@ -64,7 +64,7 @@ _CORE: Final[tuple[Subcommand, ...]] = (
 
 def subcommands() -> dict[str, Subcommand]:
     """Return the subcommands by name: the core's, and those of the installed extensions."""
-    return {each.name: each for each in (*_CORE, *registry.brought("subcommands"))}
+    return {each.name: each for each in (*_CORE, *registry.brought("subcommands", of=Subcommand))}
 
 
 class Command(BaseCommand):
