@@ -99,6 +99,23 @@ def test_a_queue_has_a_bar_only_from_half_of_its_bound() -> None:
     assert "Drained in" not in found["half"]
 
 
+def test_an_incident_draws_what_came_and_went_in_fifteen_minutes() -> None:
+    listener("web-1", "email", "fine")
+    for queue in ("email", "fine"):
+        ran("mail.send", queue=queue, minutes_ago=14, enqueued=4, completed=2)
+        ran("mail.send", queue=queue, minutes_ago=15, enqueued=30, completed=50)
+        push(queue=queue)
+    queues.pause("email")
+    page = root().get(at("overview/")).content.decode()
+    health, _, rest = page.partition("<h2>Queues")
+    (title,) = re.findall(r'<svg class="ojs-spark"[^>]*aria-label="([^"]*)"', health)
+    assert plain(title) == "In 15 min: 4 in, 2 out, at most 2 out per minute"
+    titles = re.findall(r'<svg class="ojs-spark"[^>]*aria-label="([^"]*)"', rest)
+    assert [plain(each) for each in titles] == [
+        "In 1 h: 34 in, 52 out, at most 50 out per minute"
+    ] * 2
+
+
 def test_a_type_has_its_runs_failures_and_times_and_those_that_fail_come_first() -> None:
     ran("mail.send", completed=90, failed=10, lost=4)
     ran("mail.send", minutes_ago=30, completed=100, ms=1500)
