@@ -318,8 +318,8 @@ class PostgreSQL(Inserts):
     ) -> list[tuple[Any, ...]]:
         statement = self.sql[name]
         if name == "claim":
-            # A worker repeats this claim all the time.
-            if parts["registered"]:
+            # A worker repeats this claim all the time, and a web process for workers over HTTP.
+            if parts["registered"] or _kept_plans().repeats(connection):
                 kept = _kept(
                     connection,
                     _kept_claim(statement, **parts),
