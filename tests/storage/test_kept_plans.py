@@ -120,6 +120,13 @@ def test_a_web_process_prepares_once_it_repeats_claims(monkeypatch: pytest.Monke
     assert not kept()
 
 
+def test_a_worker_without_an_id_gets_jobs_without_a_kept_plan() -> None:
+    expected = push_many(kept_plans.REPEATED + 5, queue=QUEUE)
+    found = [job for _ in expected for job in fetch.fetch([QUEUE], due=False)]
+    assert [job.id for job in found] == [job.pk for job in expected]
+    assert not kept()
+
+
 def test_a_web_process_that_claims_now_and_then_prepares_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
