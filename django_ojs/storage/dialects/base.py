@@ -382,14 +382,3 @@ class Dialect(Server):
         values = {"worker_id": worker_id, "interval": interval, "pid": pid}
         rows = self._rows(connection, "renew_beat", values)
         return str(rows[0][0]) if rows else None
-
-    def take_lease(
-        self, connection: BaseDatabaseWrapper, name: str, holder: str, term: float
-    ) -> bool:
-        """Take or renew a lease, for so many seconds.
-
-        Return False if another holder or no row has it.
-        """
-        with connection.cursor() as cursor:
-            cursor.execute(self.sql["take_lease"], {"name": name, "holder": holder, "term": term})
-            return bool(cursor.rowcount)
