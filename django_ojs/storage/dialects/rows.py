@@ -8,7 +8,7 @@ from uuid import UUID
 from django_ojs.spec.isolation import Isolation
 
 
-class Row(Protocol):
+class RowKind(Protocol):
     """A row of a statement that has no parts, and whose values need no conversion."""
 
     #: The name of its file.

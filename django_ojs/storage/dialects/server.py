@@ -15,9 +15,9 @@ from django.core.checks import CheckMessage
 from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.storage.dialects.rows import Row
+from django_ojs.storage.dialects.rows import RowKind
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=RowKind)
 
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
