@@ -34,7 +34,7 @@ _SQL = load_all(
     **{
         name: f"{{{name}}}"
         for name in (
-            *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
+            *("calls", "on_conflict", "others", "procedure", "where_admitted"),
             *("limit", "milliseconds", "try_"),
         )
     },
@@ -275,7 +275,7 @@ class PostgreSQL(Inserts):
         return self._setting(connection, "transaction_read_only") == "off"
 
     def _setting(self, connection: BaseDatabaseWrapper, name: str) -> str:
-        return str(self._rows(connection, "setting", [name])[0][0])
+        return str(self.rows(connection, f"SHOW {name}", None)[0][0])
 
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         link: Any = connection.connection
@@ -378,7 +378,7 @@ class PostgreSQL(Inserts):
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(_SQL["listen"].format(channel=channel))
+            cursor.execute(f"LISTEN {channel}")
 
     def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
         # psycopg's `notifies()` is not used: it waits for more while it holds the GIL, which the
