@@ -759,7 +759,6 @@ class Extension:
         """Return why scheduled jobs wait, as far as it knows: sentences by the ids of the jobs.
 
         It is called with the job of a page, or the scheduled ones of a page of the list: one query.
-        An error is logged.
         """
         return {}
 

@@ -468,3 +468,8 @@ def test_a_full_queue_rejects_the_workflow_as_it_rejects_a_job(api: Api) -> None
     api.put("queues/default/config", {"backpressure": {"max_depth": 1}}).ok()
     api.post("workflows", group(job("a"), job("b"))).error(429, "QUEUE_FULL")
     assert not Workflow.primary.exists()
+
+
+@pytest.mark.parametrize("of", ["", "/history", "/progress"])
+def test_an_id_that_no_database_can_store_is_not_found(api: Api, of: str) -> None:
+    api.get(f"workflows/%00{of}").error(404, "not_found")

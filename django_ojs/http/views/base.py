@@ -105,7 +105,13 @@ class OJSView(APIView):
             if self._acting is not None:
                 operator.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
-            hooks.call_served(hooks.registry.request_served)
+            for name, hook in hooks.registry.request_served:
+                try:
+                    hook()
+                except Exception as error:
+                    if database.connection().in_atomic_block:
+                        raise
+                    hooks.failed(name, "failed at the end of a request", error)
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

@@ -9,9 +9,8 @@ from uuid import UUID
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.hooks import registry
+from django_ojs.hooks import failed, registry
 from django_ojs.http import fields
 from django_ojs.http.access import Access
 from django_ojs.http.manifest import MAX_BATCH
@@ -36,7 +35,7 @@ from django_ojs.spec.errors import (
 from django_ojs.spec.full_policy import LOCAL
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import transitions
+from django_ojs.storage import database, transitions
 from django_ojs.storage.transitions import Claim
 
 #: The options of most requests, made once: one job, without an id.
@@ -249,8 +248,14 @@ def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
     for job in results:
         if job.outcome is not Outcome.DROPPED and job.destination in (None, LOCAL):
             queues.add(job.queue)
-    for found in hooks.call_served(registry.push_headers, queues):
-        headers.update(found)
+    for name, hook in registry.push_headers:
+        try:
+            headers.update(hook(queues))
+        except Exception as error:
+            if database.connection().in_atomic_block:
+                raise  # The transaction of the request ends by a rollback, and stores no job.
+            # The jobs are stored: a client that gets an error would send them again.
+            failed(name, "has no headers for a response", error)
     return headers
 
 

@@ -93,7 +93,8 @@ def get(workflow_id: UUID) -> Workflow:
 
 def of_client(client_id: str) -> Workflow:
     """Return the workflow to which its client gave this id. Raises WorkflowNotFound."""
-    found = Workflow.primary.filter(client_id=client_id).first()
+    # PostgreSQL has no text with a NUL.
+    found = None if "\0" in client_id else Workflow.primary.filter(client_id=client_id).first()
     if found is None:
         raise not_found(client_id if client_id.isprintable() else "")
     return found
