@@ -14,7 +14,7 @@ from django.db import Error
 
 from django_ojs.extension import Count
 from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.backpressure.operations import episodes, retry_after
+from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.hooks import count, publish
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope
@@ -52,7 +52,10 @@ class RejectionRecorder:
         """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
         types = Counter(job.type for job in jobs if job.queue == full.queue)
         if full.retryable:
-            full.details["retry_after"] = retry_after.seconds(full.queue, types.total())
+            # A site whose queues are never full does not load it.
+            from django_ojs.extensions.backpressure.operations import retry_after
+
+            full.details["retry_after"] = retry_after.rates.retry_after(full.queue, types.total())
         count(Count.REJECTED, {(full.queue, type): number for type, number in types.items()})
         bound = {"depth": full.depth, "bound": full.bound, **full.part_details}
         with self._lock:
@@ -101,10 +104,9 @@ class RejectionRecorder:
         return len(rejected)
 
     def reset(self, timeout: float = 20.0) -> None:
-        """Write the remaining events, end the thread and its connection, and drop the rates."""
+        """Write the remaining events, end the thread and its connection."""
         self._writer.close(timeout)
         self.flush()
-        retry_after.forget()
 
 
 recorder: Final = RejectionRecorder()

@@ -7,26 +7,33 @@ from typing import Final
 
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.spec.errors import RETRY_AFTER
+from django_ojs.storage import in_memory_state
 
 #: Seconds for which a rate is used again, because there may be thousands of rejections.
-_RATE_LIFETIME: Final = 1.0
+_LIFETIME: Final = 1.0
 _LONGEST: Final = 60
 
-#: For each queue: when the rate was read, and how many jobs are completed in a second.
-_rates: Final[dict[str, tuple[float, float]]] = {}
+
+class Rates:
+    """How fast the workers complete the jobs of each queue."""
+
+    def __init__(self) -> None:
+        #: For each queue: when the rate was read, and how many jobs are completed in a second.
+        self._read: dict[str, tuple[float, float]] = {}
+
+    def retry_after(self, queue: str, jobs: int = 1) -> int:
+        """Return about how many seconds the workers take to complete this number of jobs."""
+        now = time.monotonic()
+        read_at, rate = self._read.get(queue, (0.0, 0.0))
+        if now - read_at > _LIFETIME:
+            done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
+            rate = done.completed / 120 if done is not None else 0.0
+            self._read[queue] = now, rate
+        return min(_LONGEST, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
+
+    def reset(self) -> None:
+        """Read the rates again."""
+        self._read.clear()
 
 
-def seconds(queue: str, jobs: int = 1) -> int:
-    """Return about how many seconds the workers take to complete this number of jobs."""
-    now = time.monotonic()
-    read_at, rate = _rates.get(queue, (0.0, 0.0))
-    if now - read_at > _RATE_LIFETIME:
-        done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
-        rate = done.completed / 120 if done is not None else 0.0
-        _rates[queue] = now, rate
-    return min(_LONGEST, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
-
-
-def forget() -> None:
-    """Forget the rates; they are read again."""
-    _rates.clear()
+rates: Final = in_memory_state.register(Rates())
