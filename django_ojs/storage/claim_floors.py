@@ -25,6 +25,7 @@ from django_ojs.spec.envelope import MIN_PRIORITY
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Floor
+from django_ojs.storage.dialects.server import OldestTransaction
 
 #: A claim that takes at least this many seconds is slow.
 SLOW: Final = 0.02
@@ -70,8 +71,8 @@ class Floors:
     def _start(self, queue: str, jobs: list[Claimed], seconds: float) -> None:
         now = None
         if seconds >= SLOW:
-            found = database.dialect().oldest_transaction(database.connection())
-            now = found[1] if found is not None and found[0] > OLD else None
+            for oldest in database.dialect().read(database.connection(), OldestTransaction):
+                now = oldest.now if oldest.age is not None and oldest.age > OLD else None
         if now is None:
             self._known.pop(queue, None)
             return

@@ -82,7 +82,7 @@ def test_a_claim_that_is_not_slow_does_not_query_for_transactions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claim_floors, "SLOW", 3600.0)
-    monkeypatch.setattr(PostgreSQL, "oldest_transaction", None)
+    monkeypatch.setattr(PostgreSQL, "read", None)
     push_many(3, queue=QUEUE)
     assert len(claim(2)) == 2
 
