@@ -1,6 +1,6 @@
 """The audit trail: which operator did what to which object, and what changed.
 
-`storage.record` writes an act; `operations.access.operator` tells who acts.
+`recording.record` writes an act; `operations.access.operator` tells who acts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +58,6 @@ class AuditExtension(Extension):
 
 
 def _record(act: Act) -> Callable[[Mapping[str, Any]], None]:
-    from django_ojs.extensions.audit import storage
+    from django_ojs.extensions.audit import recording
 
-    return storage.record(act)
+    return recording.record(act)
