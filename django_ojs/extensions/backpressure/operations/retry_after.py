@@ -14,7 +14,7 @@ _LIFETIME: Final = 1.0
 _LONGEST: Final = 60
 
 
-class Rates:
+class CompletionRates:
     """How fast the workers complete the jobs of each queue."""
 
     def __init__(self) -> None:
@@ -36,4 +36,4 @@ class Rates:
         self._read.clear()
 
 
-rates: Final = in_memory_state.register(Rates())
+rates: Final = in_memory_state.register(CompletionRates())
