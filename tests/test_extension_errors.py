@@ -427,7 +427,7 @@ def test_a_claim_gives_the_other_jobs_although_one_cannot_be_read(
     waiting = make.read(bad.pk)
     assert (waiting.state, waiting.returned) == (State.RETRYABLE, 1)
     assert waiting.error is not None
-    assert waiting.error["type"] == fetch.REFUSED
+    assert waiting.error["type"] == fetch.EXTENSION_FAILED
     assert "The extension breaks of django_ojs failed for a claimed job" in caplog.text
     assert any("The extension breaks" in each.text for each in failed_extensions())
 

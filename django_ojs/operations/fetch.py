@@ -45,7 +45,7 @@ TRIES: Final = 3
 MAX_COUNT = 1000
 
 #: The type of the error of a job for which an extension failed when it was claimed.
-REFUSED: Final = "extension_failed"
+EXTENSION_FAILED: Final = "extension_failed"
 
 _AVAILABLE: Final = State.AVAILABLE.value
 
@@ -157,7 +157,9 @@ def _give(
         except Exception as error:
             _check_of_hook(error)
             hooks.failed(name, "failed for a claimed job", error)
-            failure = Failure(type=REFUSED, message=f"The extension {name} failed for the job.")
+            failure = Failure(
+                type=EXTENSION_FAILED, message=f"The extension {name} failed for the job."
+            )
             claim = transitions.Claim(worker_id=job.worker_id, run=job.run)
             with suppress(Conflict, JobNotFound):
                 fail.postpone(job.id, failure, delay=transitions.SET_ASIDE, claim=claim)
