@@ -50,6 +50,9 @@ class Floors:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
+        # No transaction is old before this time, by what the last query found. The query reads all
+        # sessions, so that many processes that ask after each claim would keep the server busy.
+        self._none_old_until = 0.0
 
     def of(self, queue: str) -> Floor | None:
         """Return the floor for the next claim, or None if it has to start from the beginning."""
@@ -69,9 +72,12 @@ class Floors:
 
     def _start(self, queue: str, jobs: list[Claimed], seconds: float) -> None:
         now = None
-        if seconds >= SLOW:
+        asked_at = time.monotonic()
+        if seconds >= SLOW and asked_at >= self._none_old_until:
             found = database.dialect().oldest_transaction(database.connection())
-            now = found[1] if found is not None and found[0] > OLD else None
+            age = timedelta(0) if found is None else found[0]
+            now = found[1] if found is not None and age > OLD else None
+            self._none_old_until = asked_at + (OLD - age).total_seconds()
         if now is None:
             self._known.pop(queue, None)
             return
@@ -87,6 +93,7 @@ class Floors:
     def reset(self) -> None:
         """Forget the floors."""
         self._known.clear()
+        self._none_old_until = 0.0
 
 
 floors: Final = in_memory_state.register(Floors())

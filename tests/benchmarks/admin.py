@@ -16,11 +16,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.benchmarks.server import Server
+
+if TYPE_CHECKING:
+    from django.test import Client
 
 #: The longest time of a page, in milliseconds.
 TARGET_MS = 300
@@ -119,14 +123,12 @@ def measure(
     addresses: Iterable[tuple[str, str]], rounds: int
 ) -> Iterator[tuple[str, float, float, int]]:
     """Yield each page with the median and the slowest of its times in ms, and its queries."""
-    from django.contrib.auth.models import User
     from django.db import connection
     from django.test import Client
     from django.test.utils import CaptureQueriesContext
 
-    user, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
     client = Client(headers={"host": "localhost"})
-    client.force_login(user)
+    log_in(client)
     for name, address in addresses:
         with CaptureQueriesContext(connection) as queries:
             response = client.get(address)
@@ -139,6 +141,14 @@ def measure(
             client.get(address)
             took.append((time.perf_counter() - start) * 1000)
         yield name, statistics.median(took), max(took), asked
+
+
+def log_in(client: Client) -> None:
+    """Log a client in as a superuser."""
+    from django.contrib.auth.models import User
+
+    user, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
+    client.force_login(user)
 
 
 def measure_pages(rounds: int) -> Iterator[tuple[str, float, float, int]]:
