@@ -104,6 +104,38 @@ def test_the_bytes_and_the_best_jobs_are_those_of_a_plain_claim() -> None:
     assert kept()
 
 
+def test_a_web_process_prepares_once_it_repeats_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_plans, "REPEATED_WITHIN", 3600.0)
+    more = kept_plans.REPEATED + 5
+    expected = push_many(more, queue=QUEUE)
+    found = []
+    for count in range(1, more + 1):
+        found += claim(registered=False)
+        assert bool(kept()) is (count > kept_plans.REPEATED)
+    assert [job.id for job in found] == [job.pk for job in expected]
+    assert claim(registered=False) == []
+    # The connection of a next request that is a new one repeats nothing.
+    connection.close()
+    claim(registered=False)
+    assert not kept()
+
+
+def test_a_worker_without_an_id_gets_jobs_without_a_kept_plan() -> None:
+    expected = push_many(kept_plans.REPEATED + 5, queue=QUEUE)
+    found = [job for _ in expected for job in fetch.fetch([QUEUE], due=False)]
+    assert [job.id for job in found] == [job.pk for job in expected]
+    assert not kept()
+
+
+def test_a_web_process_that_claims_now_and_then_prepares_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_plans, "REPEATED_WITHIN", 0.0)
+    for _ in range(kept_plans.REPEATED * 2):
+        claim(registered=False)
+    assert not kept()
+
+
 def test_whoever_fetches_over_http_or_in_a_transaction_prepares_nothing() -> None:
     push_many(3, queue=QUEUE)
     assert len(claim(registered=False)) == 1

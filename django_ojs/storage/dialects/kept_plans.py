@@ -1,4 +1,4 @@
-"""Statements of a worker whose plan its session keeps: the claim and the completion of jobs.
+"""Statements whose plan the session keeps: the claim and the completion of a worker's jobs.
 
 To plan the claim of one job takes the server longer than to execute it, and an idle worker claims
 twice a second. So a worker prepares the statement in its session. The plan is made for any values,
@@ -8,7 +8,8 @@ is made again after some seconds.
 
 Only the session that a connection always has can keep a plan. Behind a pooler each statement may
 come to another one; there, in a transaction of others, and where something wants to see the
-statement (see `direct_statements`), it is planned each time.
+statement (see `direct_statements`), it is planned each time. So is the claim of a web process,
+until its connection has shown that it `repeats` claims: a kept plan costs two round trips first.
 """
 
 import re
@@ -32,6 +33,10 @@ from django_ojs.storage.dialects import direct_statements
 LONGEST: Final = 5.0
 #: A statement of so many seconds is slow: its plan may have been made for a smaller table.
 SLOW: Final = 0.02
+
+#: A connection repeats claims after this many, each less than so many seconds after the last.
+REPEATED: Final = 10
+REPEATED_WITHIN: Final = 1.0
 
 _TYPES: Final = {str: "text", bool: "boolean", int: "bigint"}
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
@@ -63,6 +68,18 @@ class _Session:
 
 
 _sessions: "Final[WeakKeyDictionary[psycopg.Connection[Any], _Session]]" = WeakKeyDictionary()
+#: Of each connection of a web process: how many claims it made in a row, and when the last one.
+_claims: "Final[WeakKeyDictionary[Any, tuple[int, float]]]" = WeakKeyDictionary()
+
+
+def repeats(connection: BaseDatabaseWrapper) -> bool:
+    """Count a claim of a connection. Return whether it claims so often that a kept plan pays."""
+    connection.ensure_connection()
+    now = time.monotonic()
+    count, last = _claims.get(connection.connection, (0, now))
+    count = count + 1 if now - last < REPEATED_WITHIN else 1
+    _claims[connection.connection] = count, now
+    return count > REPEATED
 
 
 def rows(

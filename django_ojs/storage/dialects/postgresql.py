@@ -318,8 +318,10 @@ class PostgreSQL(Inserts):
     ) -> list[tuple[Any, ...]]:
         statement = self.sql[name]
         if name == "claim":
-            # A worker repeats this claim all the time.
-            if parts["registered"]:
+            # A worker repeats this claim all the time, and a web process for workers over HTTP.
+            # A value of a kept plan has a type, so a worker without an id gets no such plan.
+            is_named = values["worker_id"] is not None
+            if parts["registered"] or (is_named and _kept_plans().repeats(connection)):
                 kept = _kept(
                     connection,
                     _kept_claim(statement, **parts),
