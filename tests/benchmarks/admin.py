@@ -174,13 +174,13 @@ def prepare(rows: int, dead: float) -> Server:
     return server
 
 
-def set_up(server: Server, name: str) -> None:
+def set_up(server: Server, name: str, settings: str = "example_project.settings") -> None:
     """Let this process's Django have the site of the examples on a database, and migrate it."""
     parts = conninfo_to_dict(server.url) | {"dbname": name}
     host = parts.pop("host", "")
     address = f"postgresql://{parts.get('user', '')}@/{name}?host={host}"
     os.environ["DATABASE_URL"] = address if str(host).startswith("/") else _url(server.url, name)
-    os.environ["DJANGO_SETTINGS_MODULE"] = "example_project.settings"
+    os.environ["DJANGO_SETTINGS_MODULE"] = settings
     import django
 
     django.setup()

@@ -35,7 +35,8 @@ BATCH = 1_000
 
 _BUFFERS = re.compile(r"Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?")
 
-_PAGES = {
+#: The first pages of the admin.
+ADMIN = {
     "admin: overview": "/admin/django_ojs/overview/",
     "admin: queues": "/admin/django_ojs/queue/",
     "admin: a queue": "/admin/django_ojs/queue/default/change/",
@@ -110,7 +111,7 @@ def _pages() -> Iterator[tuple[str, float]]:
     steps = plans.steps()
     steps += [
         (name, lambda: None, lambda _, at=address: client.get(at))
-        for name, address in _PAGES.items()
+        for name, address in ADMIN.items()
     ]
     for title, prepare, step in steps:
         yield PAGES + title, sum(_touched(plan) for plan in plans.explain(prepare, step))
@@ -166,7 +167,7 @@ def measure(rows: int, options: argparse.Namespace) -> Iterator[tuple[str, float
     yield "depth of a queue", took[tables.DEPTH]
     yield "counts of all queues", took[tables.COUNTS]
     yield f"prune {BATCH:,}", _prune(max(1, min(rounds, rows // BATCH // 2 // options.turns)))
-    for name, median, _, _ in admin.measure(_PAGES.items(), rounds):
+    for name, median, _, _ in admin.measure(ADMIN.items(), rounds):
         yield name, median
 
 

@@ -1,0 +1,1 @@
+"""A day of a large site, compressed in time."""
