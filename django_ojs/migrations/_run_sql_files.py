@@ -10,6 +10,7 @@ from django.db import migrations
 
 from django_ojs.storage import database, remains, schema
 from django_ojs.storage.dialects.base import Dialect
+from django_ojs.storage.dialects.rows import Named
 
 #: What a statement of Django creates.
 _CREATED: Final = re.compile(r"ADD CONSTRAINT \"(\w+)\"")
@@ -90,7 +91,7 @@ def _leave_out(schema_editor: Any, dialect: Dialect) -> None:
 
 def _drop_what_extensions_have(schema_editor: Any, dialect: Dialect) -> None:
     """Drop the triggers and functions of all extensions, also of those that are gone."""
-    present = dialect.named_objects(schema_editor.connection)
+    present = set(dialect.read(schema_editor.connection, Named))
     core = schema.created(schema.core_statements(dialect))
     # Django drops indexes with their table.
     ours = {each for each in present - core if each.kind != "INDEX"}

@@ -8,6 +8,7 @@ from django_ojs.operations.expiry import expire, expired_condition
 from django_ojs.operations.promotion import due_condition, promote, promote_by_queue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.database import BATCH
+from django_ojs.storage.dialects.rows import DueQueue
 
 #: How many queues one step considers while there is a backlog. The next step continues with the
 #: queues after them.
@@ -51,6 +52,7 @@ class DueCheck:
         return expire() if self._expired else 0
 
     def _next_queues(self) -> list[str]:
-        found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)
-        self._after = found[-1][0] if len(found) == QUEUES_AT_ONCE else ""
-        return [queue for queue, is_due in found if is_due]
+        values = {"after": self._after, "limit": QUEUES_AT_ONCE}
+        found = database.dialect().read(database.connection(), DueQueue, values)
+        self._after = found[-1].queue if len(found) == QUEUES_AT_ONCE else ""
+        return [each.queue for each in found if each.is_due]

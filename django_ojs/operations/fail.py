@@ -89,7 +89,9 @@ def fail_batch(
             ended[job.id] = {**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter}
     keys = [job.id for job, _, _ in kept]
     rows = json.dumps([*again.values(), *ended.values()])
-    histories.add(keys, lambda: database.dialect().add_attempts(database.connection(), rows))
+    link = database.connection()
+    add_runs = partial(database.dialect_of(link).end_runs, link, "add_attempts", rows)
+    histories.add(keys, add_runs)
     known = Known(
         jobs={job.id: job for job, _, _ in kept},
         workers=dict.fromkeys(keys, worker_id),

@@ -45,9 +45,8 @@ def record(
         delay_us = None if delay is None else delay // timedelta(microseconds=1)
         run = {"outcome": outcome.value, "error": error, "delay_us": delay_us}
         link = database.connection()
-        database.dialect_of(link).add_attempts(
-            link, json.dumps([{"id": str(key), **run} for key in keys])
-        )
+        rows = json.dumps([{"id": str(key), **run} for key in keys])
+        database.dialect_of(link).end_runs(link, "add_attempts", rows)
 
     add(keys, add_runs)
 

@@ -29,6 +29,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import Milliseconds
+from django_ojs.storage.dialects.server import OldestTransaction
 
 #: Dead letters and other jobs are counted up to this number.
 MOST: Final = 10_000
@@ -230,8 +231,8 @@ def new_dead_letters() -> int:
 
 def oldest_transaction() -> timedelta | None:
     """Return how long the oldest other transaction of this database has been open."""
-    found = database.dialect().oldest_transaction(database.connection())
-    return None if found is None else found[0]
+    found = database.dialect().read(database.connection(), OldestTransaction)
+    return found[0].age if found else None
 
 
 def taken_back() -> TakenBack:

@@ -25,6 +25,7 @@ from django_ojs.spec.envelope import MIN_PRIORITY
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Floor
+from django_ojs.storage.dialects.server import OldestTransaction
 
 #: A claim that takes at least this many seconds is slow.
 SLOW: Final = 0.02
@@ -74,10 +75,10 @@ class Floors:
         now = None
         asked_at = time.monotonic()
         if seconds >= SLOW and asked_at >= self._none_old_until:
-            found = database.dialect().oldest_transaction(database.connection())
-            age = timedelta(0) if found is None else found[0]
-            now = found[1] if found is not None and age > OLD else None
-            self._none_old_until = asked_at + (OLD - age).total_seconds()
+            for oldest in database.dialect().read(database.connection(), OldestTransaction):
+                age = oldest.age or timedelta(0)
+                now = oldest.now if age > OLD else None
+                self._none_old_until = asked_at + (OLD - age).total_seconds()
         if now is None:
             self._known.pop(queue, None)
             return

@@ -15,12 +15,19 @@ from django_ojs.storage.dialects.server import LockHolder
 LOCKED_FOR: Final = timedelta(seconds=2)
 
 
+def _holders(keys: Collection[UUID] | None) -> list[LockHolder]:
+    """Return the sessions that keep rows of active jobs locked: of these jobs, or of any."""
+    dialect = database.dialect()
+    values = {"keys": None if keys is None else dialect.ids(keys)}
+    return dialect.read(database.connection(), LockHolder, values)
+
+
 def lasting() -> list[LockHolder]:
     """Return the sessions that have kept rows of active jobs locked for a while.
 
     The locks of workers themselves last milliseconds.
     """
-    found = database.dialect().lock_holders(database.connection())
+    found = _holders(None)
     recent = timezone.now() - LOCKED_FOR
     return [each for each in found if each.since is None or each.since <= recent]
 
@@ -28,7 +35,7 @@ def lasting() -> list[LockHolder]:
 def holder_of(keys: Collection[UUID]) -> str:
     """Return which session has locked the rows of active jobs, as far as the server tells."""
     try:
-        holders = database.dialect().lock_holders(database.connection(), keys)
+        holders = _holders(keys)
     except Error:
         holders = []
     if not holders:

@@ -30,7 +30,7 @@ def objects() -> list[Named]:
     connection = database.connection()
     known = schema.created(schema.all_statements(database.dialect()))
     indexes = {index.name for index in Job._meta.indexes}
-    present = database.dialect().named_objects(connection)
+    present = set(database.dialect().read(connection, Named))
     return sorted(each for each in present - known if each.name not in indexes)
 
 
@@ -82,7 +82,7 @@ def take_out(number: int) -> None:
     (extension,) = (each for each in registry.extensions() if each.number == number)
     if extension.schema is not None:
         has = schema.created(schema.statements_of(extension, database.dialect()))
-        present = has & database.dialect().named_objects(connection)
+        present = has & set(database.dialect().read(connection, Named))
         with connection.cursor() as cursor:
             for statement in schema.drop_statements(database.dialect(), present):
                 cursor.execute(statement)

@@ -43,7 +43,7 @@ def create_missing(using: str, **kwargs: object) -> None:
     dialect = database.of_vendor(connection.vendor)
     if dialect is None or not _has_jobs(connection):
         return
-    present = dialect.named_objects(connection)
+    present = set(dialect.read(connection, Named))
     if created(core_statements(dialect)) - present:
         with transaction.atomic(using=using):
             _execute(connection, core_statements(dialect))
@@ -90,7 +90,7 @@ def missing_of_extensions(connection: BaseDatabaseWrapper) -> list[str]:
         extension.name: created(statements_of(extension, dialect))
         for extension in registry.with_schema()
     }
-    present = dialect.named_objects(connection) if wanted else set()
+    present = set(dialect.read(connection, Named)) if wanted else set()
     return [name for name, objects in wanted.items() if objects - present]
 
 

@@ -312,16 +312,15 @@ def fail(
 ) -> dict[UUID, Job]:
     """FAIL many jobs, which the caller has locked: some wait `again`, the `ended` are discarded.
 
-    The values of each are those of `Dialect.retry_failed` and `Dialect.discard_failed`. The jobs
-    are those of `known`, in their order. Return them after the change, without their payloads if no
-    extension needs these.
+    The values of each are those of `Dialect.end_runs`. The jobs are those of `known`, in their
+    order. Return them after the change, without their payloads if no extension needs these.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
     if again:
-        dialect.retry_failed(connection, json.dumps([*again.values()]))
+        dialect.end_runs(connection, "retry_failed", json.dumps([*again.values()]))
     if ended:
-        dialect.discard_failed(connection, json.dumps([*ended.values()]))
+        dialect.end_runs(connection, "discard_failed", json.dumps([*ended.values()]))
     hooks = registry.changes.get(Trigger.FAIL)
     if hooks is None:
         rows: Sequence[Job] = _rows(known.jobs, Reads.ROWS)

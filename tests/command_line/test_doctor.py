@@ -365,7 +365,7 @@ def test_prepared_transactions_and_replicas_are_named(monkeypatch: pytest.Monkey
         HorizonHolder("replica", "close", "10.0.0.3", None, 5, True, None),
         HorizonHolder("slot", "used", "logical", None, 5, True, 0),
     ]
-    monkeypatch.setattr(type(database.dialect()), "horizon", lambda *_: holders)
+    monkeypatch.setattr(type(database.dialect()), "read", lambda *_: holders)
     (check,) = doctor("horizon", "--json").json["checks"]
     prepared, replica = check["findings"]
     assert prepared["text"] == "The prepared transaction 'order-7' of shop has been open for 1h."

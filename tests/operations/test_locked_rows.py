@@ -24,6 +24,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage import database, lock_holders
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.server import LockHolder
 from tests import factories
 from tests.factories import BOOM, HOUR, WORKER, age
 from tests.http.api import Api
@@ -186,7 +187,8 @@ def test_the_session_that_holds_a_row_is_named(
     locked, _ = two
     if connection.vendor != "postgresql":
         pytest.skip("other servers do not show it")
-    (holder,) = database.dialect().lock_holders(connection, [locked.id])
+    values = {"keys": database.dialect().ids([locked.id])}
+    (holder,) = database.dialect().read(connection, LockHolder, values)
     assert (holder.jobs, holder.job) == (1, locked.id)
     assert str(holder.pid) in holder.name
     assert lock_holders.lasting() == []

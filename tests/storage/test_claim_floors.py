@@ -25,6 +25,7 @@ from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.rows import ClaimRequest
+from django_ojs.storage.dialects.server import OldestTransaction
 from tests.databases import ALIASES
 from tests.factories import HOUR, WORKER, jobs, push, push_many
 
@@ -84,7 +85,7 @@ def test_a_claim_that_is_not_slow_does_not_query_for_transactions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claim_floors, "SLOW", 3600.0)
-    monkeypatch.setattr(PostgreSQL, "oldest_transaction", None)
+    monkeypatch.setattr(PostgreSQL, "read", None)
     push_many(3, queue=QUEUE)
     assert len(claim(2)) == 2
 
@@ -96,7 +97,9 @@ def test_a_slow_claim_does_not_query_again_before_a_transaction_can_be_old(
     ages = iter([timedelta(seconds=2), timedelta(seconds=6)])
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(claim_floors, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(PostgreSQL, "oldest_transaction", lambda *_: (next(ages), timezone.now()))
+    monkeypatch.setattr(
+        PostgreSQL, "read", lambda *_: [OldestTransaction(next(ages), timezone.now())]
+    )
     lasting(monkeypatch, 3600.0)
     push_many(9, queue=QUEUE)
     claim()

@@ -106,7 +106,7 @@ def of(extension: Extension) -> set[Named]:
 
 
 def present() -> set[Named]:
-    return database.dialect().named_objects(connection)
+    return set(database.dialect().read(connection, Named))
 
 
 def drop(objects: Collection[Named]) -> None:

@@ -73,4 +73,4 @@ def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_rejected(
     with pytest.raises(Conflict):
         sql_files.before(Trigger.ACK, State.AVAILABLE)
     with pytest.raises(KeyError):
-        sql_files.load("postgresql", "push_job")
+        sql_files.load("postgresql", "push")

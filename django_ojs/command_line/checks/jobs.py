@@ -23,18 +23,18 @@ KEPT_FOREVER: Final = timedelta(days=3650)
 
 
 def _counters() -> Iterator[Finding]:
-    for queue, state, counted, actual, counted_bytes, size in counts.differences():
-        text = f"Queue {queue}, {state}: counted {grouped(counted)}, there are {grouped(actual)}."
-        if counted_bytes != size:
-            text = (
-                f"Queue {queue}, {state}: counted {grouped(counted)}, there are "
-                f"{grouped(actual)}; counted {grouped(counted_bytes)} bytes, there are "
-                f"{grouped(size)}."
-            )
+    for each in counts.differences():
+        text = (
+            f"Queue {each.queue}, {each.state}: counted {grouped(each.counted)}, there are "
+            f"{grouped(each.actual)}"
+        )
+        if each.counted_bytes != each.bytes:
+            counted, actual = grouped(each.counted_bytes), grouped(each.bytes)
+            text += f"; counted {counted} bytes, there are {actual}"
         yield Finding(
             kind="counters_wrong",
-            subject=f"{queue} {state}",
-            text=text,
+            subject=f"{each.queue} {each.state}",
+            text=f"{text}.",
             why=(
                 "Figures and alerts are wrong, and a bounded queue accepts too "
                 "many jobs or too few."

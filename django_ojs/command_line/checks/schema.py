@@ -12,6 +12,8 @@ from django_ojs.command_line.database_check import unapplied_migrations
 from django_ojs.finding import Finding, Severity
 from django_ojs.models.base import stored_models
 from django_ojs.storage import database, schema
+from django_ojs.storage.dialects.rows import Named
+from django_ojs.storage.dialects.server import InvalidIndex
 from django_ojs.storage.figures import counts
 
 #: What goes wrong if it is missing.
@@ -59,7 +61,7 @@ def _migrations() -> Iterator[Finding]:
 
 def _triggers() -> Iterator[Finding]:
     connection = database.connection()
-    present = database.dialect().named_objects(connection)
+    present = set(database.dialect().read(connection, Named))
     disabled = {each for each in present if each.is_disabled}
     for each in sorted(schema.created(schema.all_statements(database.dialect()))):
         if each not in present:
@@ -87,13 +89,13 @@ def _create_triggers() -> None:
 def _indexes() -> Iterator[Finding]:
     connection = database.connection()
     combined = schema.combined_constraints(database.dialect())
-    for name in database.dialect().invalid_indexes(connection):
+    for broken in database.dialect().read(connection, InvalidIndex):
         yield Finding(
             kind="index_invalid",
-            subject=name,
-            text=f"The index {name} is not valid: it was not built to its end.",
+            subject=broken.name,
+            text=f"The index {broken.name} is not valid: it was not built to its end.",
             why="No query uses it, and every write still pays for it.",
-            cure=f"REINDEX INDEX CONCURRENTLY {name};",
+            cure=f"REINDEX INDEX CONCURRENTLY {broken.name};",
         )
     for model in stored_models():
         if not model._meta.managed or model._meta.proxy:

@@ -12,7 +12,7 @@ from django_ojs.finding import Finding, Severity
 from django_ojs.formatting import grouped
 from django_ojs.reports.health_queries import OLD
 from django_ojs.storage import database
-from django_ojs.storage.dialects.server import HorizonHolder
+from django_ojs.storage.dialects.server import HorizonHolder, TableUse
 
 #: A table with fewer dead rows is in order, because autovacuum removes them soon.
 DEAD_ROWS: Final = 10_000
@@ -34,7 +34,7 @@ _SLOWER: Final = (
 
 
 def _bloat() -> Iterator[Finding]:
-    for table in database.dialect().table_use(database.connection()):
+    for table in database.dialect().read(database.connection(), TableUse):
         if not table.autovacuum:
             yield Finding(
                 kind="autovacuum_off",
@@ -90,7 +90,7 @@ def _bloat() -> Iterator[Finding]:
 
 
 def _horizon() -> Iterator[Finding]:
-    for holder in database.dialect().horizon(database.connection()):
+    for holder in database.dialect().read(database.connection(), HorizonHolder):
         match holder.kind:
             case "transaction" if _is_old(holder):
                 yield Finding(

@@ -31,7 +31,7 @@ from django_ojs.contrib.mariadb.server_checks import problems
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import ISOLATION, claim_values
+from django_ojs.storage.dialects.base import ISOLATION, EndOfRun, claim_values
 from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
@@ -55,6 +55,13 @@ _SQL: Final = load_all(
 ) | {"counts": load("common", "counts", by="{by}", count_rows="{count_rows}")}
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
+
+#: What a statement of ended runs takes of each, beside its id and its error.
+_ENDED: Final[Mapping[EndOfRun, Sequence[str]]] = {
+    "add_attempts": ("outcome", "delay_us"),
+    "retry_failed": ("delay_us",),
+    "discard_failed": ("reason", "dead_letter"),
+}
 
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
@@ -418,19 +425,8 @@ class MariaDB(GaleraLocks):
             if (key, run) in given and (state, worker) == (State.ACTIVE.value, worker_id)
         }
 
-    def add_attempts(self, connection: BaseDatabaseWrapper, ended: str) -> None:
-        self._run_ended(connection, "add_attempts", ended, "outcome", "delay_us")
-
-    def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        self._run_ended(connection, "retry_failed", failed, "delay_us")
-
-    def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        self._run_ended(connection, "discard_failed", failed, "reason", "dead_letter")
-
-    def _run_ended(
-        self, connection: BaseDatabaseWrapper, name: str, ended: str, *columns: str
-    ) -> None:
-        """Execute a statement with ended runs, given as a JSON array, in a transaction."""
+    def end_runs(self, connection: BaseDatabaseWrapper, how: EndOfRun, ended: str) -> None:
+        columns = _ENDED[how]
         given = [
             [
                 *(item["id"], None if item["error"] is None else json.dumps(item["error"])),
@@ -440,7 +436,7 @@ class MariaDB(GaleraLocks):
         ]
         for part in _parts(given, lambda row: size_in_statement(row[1] or "")):
             rows, values = self._table(["id", "error", *columns], part)
-            self._run(connection, name, values, rows=rows)
+            self._run(connection, how, values, rows=rows)
 
     @_repeated
     def take_back(
@@ -544,11 +540,11 @@ class MariaDB(GaleraLocks):
     @_repeated
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
-            wrong = self.count_differences(connection)
+            wrong = self.read(connection, Difference)
             # They are written as changes, so that what others commit in between is added too.
-            for queue, state, counted, actual, counted_size, size in wrong:
-                values = [queue, state, actual - counted, size - counted_size]
-                self._run(connection, "add_change", values)
+            for each in wrong:
+                jobs, size = each.actual - each.counted, each.bytes - each.counted_bytes
+                self._run(connection, "add_change", [each.queue, each.state, jobs, size])
         return wrong
 
     def _candidates(

@@ -6,7 +6,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -39,6 +39,9 @@ ALL_QUEUES = "*"
 
 #: More seconds than any database has been back for, which means that it was not away.
 ALWAYS = 1e9
+
+#: The statements of runs that have ended otherwise than by an ACK.
+EndOfRun = Literal["add_attempts", "retry_failed", "discard_failed"]
 
 #: The condition on the workers of `dead_workers`.
 _HOLDS_LEASE = "AND id = (SELECT holder FROM ojs_lease WHERE name = %(lease)s)"
@@ -106,8 +109,8 @@ class Dialect(Server):
         """Claim the best available jobs of one queue.
 
         Return rows of `CLAIMED`, in no particular order, or None if the queue has rules that are
-        not applied. With `floor`, leave out the jobs before it; this is only used if
-        there is an `oldest_transaction`.
+        not applied. With `floor`, leave out the jobs before it; this is only used where
+        the database shows an OldestTransaction.
         """
         values = claim_values(request)
         values |= {"limit": request.limit, "max_bytes": request.max_bytes}
@@ -212,26 +215,14 @@ class Dialect(Server):
         rows = self._rows(connection, "lock_claimed", {"worker_id": worker_id, "claims": claims})
         return {(self.uuid(key), run) for key, run in rows}
 
-    def add_attempts(self, connection: BaseDatabaseWrapper, ended: str) -> None:
+    def end_runs(self, connection: BaseDatabaseWrapper, how: EndOfRun, ended: str) -> None:
         """Store how the latest runs of jobs, which the caller has locked, ended.
 
-        The jobs are a JSON array of `{id, outcome, error, delay_us}`.
+        `ended` is a JSON array. "add_attempts" adds to the histories (`{id, outcome, error,
+        delay_us}`), "retry_failed" lets jobs wait for their next attempts (`{id, error,
+        delay_us}`), and "discard_failed" ends them (`{id, error, reason, dead_letter}`).
         """
-        self._run(connection, "add_attempts", {"ended": ended})
-
-    def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        """FAIL: let jobs, which the caller has locked, wait for their next attempts.
-
-        The jobs are a JSON array of `{id, error, delay_us}`.
-        """
-        self._run(connection, "retry_failed", {"failed": failed})
-
-    def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        """FAIL: end jobs, which the caller has locked, without another attempt.
-
-        The jobs are a JSON array of `{id, error, reason, dead_letter}`.
-        """
-        self._run(connection, "discard_failed", {"failed": failed})
+        self._run(connection, how, {"ended": ended})
 
     @abstractmethod
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
@@ -245,16 +236,6 @@ class Dialect(Server):
 
         With `queues`, it is up to `limit` jobs of each of these.
         """
-
-    def due_queues(
-        self, connection: BaseDatabaseWrapper, after: str, limit: int
-    ) -> list[tuple[str, bool]]:
-        """Return the queues after this one, by name, that have scheduled or retryable jobs.
-
-        Each comes with whether one of its jobs is due.
-        """
-        rows = self._rows(connection, "due_queues", {"after": after, "limit": limit})
-        return [(queue, bool(is_due)) for queue, is_due in rows]
 
     def counts(
         self,
@@ -285,10 +266,6 @@ class Dialect(Server):
     @abstractmethod
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         """Fold what changed into the counts. Return how many changes there were."""
-
-    def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
-        """Return where the counts differ from the jobs, under one snapshot."""
-        return self._rows(connection, "count_differences")
 
     @abstractmethod
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
@@ -405,14 +382,3 @@ class Dialect(Server):
         values = {"worker_id": worker_id, "interval": interval, "pid": pid}
         rows = self._rows(connection, "renew_beat", values)
         return str(rows[0][0]) if rows else None
-
-    def take_lease(
-        self, connection: BaseDatabaseWrapper, name: str, holder: str, term: float
-    ) -> bool:
-        """Take or renew a lease, for so many seconds.
-
-        Return False if another holder or no row has it.
-        """
-        with connection.cursor() as cursor:
-            cursor.execute(self.sql["take_lease"], {"name": name, "holder": holder, "term": term})
-            return bool(cursor.rowcount)

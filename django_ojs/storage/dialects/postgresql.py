@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar, cast
@@ -19,11 +19,8 @@ from django_ojs.spec.errors import BackendUnavailable
 from django_ojs.storage.dialects.postgresql_inserts import Inserts
 from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import (
-    HorizonHolder,
-    LockHolder,
     QueryLimit,
     Session,
-    TableUse,
     is_repeated,
 )
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
@@ -37,7 +34,7 @@ _SQL = load_all(
     **{
         name: f"{{{name}}}"
         for name in (
-            *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
+            *("calls", "on_conflict", "others", "procedure", "where_admitted"),
             *("limit", "milliseconds", "try_"),
         )
     },
@@ -199,7 +196,7 @@ class PostgreSQL(Inserts):
         return int(self._rows(connection, "fold_counts")[0][0])
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
-        return self._rows(connection, "repair_counts")
+        return [Difference(*row) for row in self._rows(connection, "repair_counts")]
 
     def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:
         if not connection.in_atomic_block and self._rows(connection, "may_vacuum_counts")[0][0]:
@@ -278,7 +275,7 @@ class PostgreSQL(Inserts):
         return self._setting(connection, "transaction_read_only") == "off"
 
     def _setting(self, connection: BaseDatabaseWrapper, name: str) -> str:
-        return str(self._rows(connection, "setting", [name])[0][0])
+        return str(self.rows(connection, f"SHOW {name}", None)[0][0])
 
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         link: Any = connection.connection
@@ -381,7 +378,7 @@ class PostgreSQL(Inserts):
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(_SQL["listen"].format(channel=channel))
+            cursor.execute(f"LISTEN {channel}")
 
     def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
         # psycopg's `notifies()` is not used: it waits for more while it holds the GIL, which the
@@ -400,33 +397,11 @@ class PostgreSQL(Inserts):
         announced = connection.connection.info.backend_pid
         return (pid, started_at) if pid == announced else None
 
-    def lock_holders(
-        self, connection: BaseDatabaseWrapper, keys: Collection[UUID] | None = None
-    ) -> list[LockHolder]:
-        values = {"keys": None if keys is None else self.ids(keys)}
-        rows = self._rows(connection, "lock_holders", values)
-        return [LockHolder(*row) for row in rows]
-
     open_since = (
         "EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
         "AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) "
         "AND xact_start < {})"
     )
-
-    def oldest_transaction(
-        self, connection: BaseDatabaseWrapper
-    ) -> tuple[timedelta, datetime] | None:
-        age, now = self._rows(connection, "oldest_transaction")[0]
-        return None if age is None else (age, now)
-
-    def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
-        return [name for (name,) in self._rows(connection, "invalid_indexes")]
-
-    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
-        return [TableUse(*row) for row in self._rows(connection, "table_use")]
-
-    def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
-        return [HorizonHolder(*row) for row in self._rows(connection, "horizon")]
 
     def is_timeout_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _QUERY_CANCELED

@@ -41,8 +41,7 @@ _SQL: Final = {
         where_admitted="{where_admitted}",
         on_conflict="{on_conflict}",
     ),
-    "push_job": load("postgresql", "push_job", others="{others}"),
-    "push_jobs": load("postgresql", "push_jobs", others="{others}"),
+    "push": load("postgresql", "push", procedure="{procedure}", others="{others}"),
 }
 _WHERE_ADMITTED: Final = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN: Final = "ON CONFLICT (id) DO NOTHING"
@@ -139,7 +138,7 @@ def _insert_one(
         (job.retry or DEFAULT).max_attempts,
         *more.values(),
     ]
-    microseconds = _direct().integer(connection, _call("push_job", *more), values)
+    microseconds = _direct().integer(connection, _call("ojs_push", *more), values)
     if microseconds is None:
         # The job was not admitted, or its id is taken; the procedure does not tell which.
         return [] if alone is None else None
@@ -164,7 +163,7 @@ def _insert_alike(
         (common.retry or DEFAULT).max_attempts,
         *more.values(),
     ]
-    microseconds = _direct().integer(connection, _call("push_jobs", *more), values)
+    microseconds = _direct().integer(connection, _call("ojs_push_many", *more), values)
     if microseconds is None:
         return None
     return AlikeRows(jobs, _EPOCH + timedelta(microseconds=microseconds), others)
@@ -193,15 +192,14 @@ def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
 
 
 @cache
-def _call(name: str, *given: str) -> str:
+def _call(procedure: str, *given: str) -> str:
     """Return the call of a procedure; `given` are the arguments without the default value."""
     others = [
         "%s" if argument in given else default
         for argument, default in _DEFAULTS.items()
-        if argument != "new" or name == "push_job"
+        if argument != "new" or procedure == "ojs_push"
     ]
-    template = _SQL["push_jobs"] if name == "push_jobs" else _SQL["push_job"]
-    return template.format(others=", ".join(others))
+    return _SQL["push"].format(procedure=procedure, others=", ".join(others))
 
 
 @cache

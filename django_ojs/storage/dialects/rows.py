@@ -2,13 +2,43 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, ClassVar, Final, Protocol
 from uuid import UUID
 
 from django_ojs.spec.isolation import Isolation
 
-#: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
-Difference = tuple[str, str, int, int, int, int]
+
+class RowKind(Protocol):
+    """A row of a statement that has no parts, and whose values need no conversion."""
+
+    #: The name of its file.
+    statement: ClassVar[str]
+
+    def __init__(self, *values: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A wrong count: its jobs and bytes as counted, and as they are."""
+
+    statement: ClassVar = "count_differences"
+
+    queue: str
+    state: str
+    counted: int
+    actual: int
+    counted_bytes: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueQueue:
+    """A queue with scheduled or retryable jobs, and whether one of them is due."""
+
+    statement: ClassVar = "due_queues"
+
+    queue: str
+    is_due: bool
 
 
 #: The largest integer of the databases, which stands for no limit of bytes.
@@ -25,6 +55,8 @@ SHORTEST_LEASE_MS: Final = 2000
 @dataclass(frozen=True, order=True, slots=True)
 class Named:
     """A trigger, a function, a procedure or an index on the table of jobs."""
+
+    statement: ClassVar = "named_objects"
 
     kind: str
     name: str

@@ -8,14 +8,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
 from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.storage.dialects.rows import Named
+from django_ojs.storage.dialects.rows import RowKind
+
+R = TypeVar("R", bound=RowKind)
 
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
@@ -32,6 +34,8 @@ class TableUse:
     `needed` are the bytes that its rows need, as far as that is known.
     """
 
+    statement: ClassVar = "table_use"
+
     name: str
     live: int
     dead: int
@@ -47,6 +51,8 @@ class HorizonHolder:
     `transactions` is how many have begun since the oldest that it keeps. `wal_bytes` is the size of
     the log that a slot keeps.
     """
+
+    statement: ClassVar = "horizon"
 
     kind: Literal["transaction", "prepared", "slot", "replica"]
     name: str
@@ -65,6 +71,8 @@ class LockHolder:
     jobs.
     """
 
+    statement: ClassVar = "lock_holders"
+
     pid: int
     application: str
     since: datetime | None
@@ -79,6 +87,28 @@ class LockHolder:
             if self.application
             else f"session {self.pid}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OldestTransaction:
+    """How long the oldest other transaction has been open, if there is one, and the time.
+
+    While it is open, no row that was changed since can be removed, and claims get slower.
+    """
+
+    statement: ClassVar = "oldest_transaction"
+
+    age: timedelta | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidIndex:
+    """An index on a table of django_ojs that was not built completely."""
+
+    statement: ClassVar = "invalid_indexes"
+
+    name: str
 
 
 #: In the transaction of a claim that this session makes again and again, as that of a worker does.
@@ -122,6 +152,15 @@ class Server(ABC):
     has_one_writer: ClassVar[bool]
     #: Whether an UPDATE can return the rows that it has changed.
     has_update_returning: ClassVar[bool] = True
+
+    def read(self, connection: BaseDatabaseWrapper, kind: type[R], values: Any = None) -> list[R]:
+        """Return the rows of a statement that only reads.
+
+        There are none where the database has no such statement, because it does not show this.
+        """
+        if kind.statement not in self.sql:
+            return []
+        return [kind(*row) for row in self._rows(connection, kind.statement, values)]
 
     def _rows(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
@@ -320,47 +359,9 @@ class Server(ABC):
         """Return the server process of a connection, when no pooler shares it with others."""
         return None
 
-    def lock_holders(
-        self, connection: BaseDatabaseWrapper, keys: Collection[UUID] | None = None
-    ) -> list[LockHolder]:
-        """Return the sessions that keep rows of active jobs locked: of these jobs, or of any.
-
-        The list is empty if the server does not show who has locked a row.
-        """
-        return []
-
     #: The SQL condition that another transaction has been open since {}; it is false if the
     #: database does not show it.
     open_since = "1 = 0"
-
-    def oldest_transaction(
-        self, connection: BaseDatabaseWrapper
-    ) -> tuple[timedelta, datetime] | None:
-        """Return how long the oldest other transaction has been open, and the time, or None.
-
-        While it is open, no row that was changed since can be removed, and claims get slower. The
-        result is also None if the database does not show it.
-        """
-        return None
-
-    def named_objects(self, connection: BaseDatabaseWrapper) -> set[Named]:
-        """Return the triggers, functions, procedures and indexes on jobs of django_ojs."""
-        return {Named(*row) for row in self._rows(connection, "named_objects")}
-
-    def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the indexes on tables of django_ojs that were not built completely."""
-        return []
-
-    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
-        """Return the rows and the size of each table of django_ojs. Only called if `is_server`."""
-        raise NotImplementedError
-
-    def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
-        """Return what keeps VACUUM from removing rows, the oldest first.
-
-        Only called if `is_server`.
-        """
-        raise NotImplementedError
 
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
         """Return the time of the database, and not that at which the transaction began."""

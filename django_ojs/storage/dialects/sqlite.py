@@ -163,9 +163,10 @@ class SQLite(Dialect):
         return 0
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
-        wrong = self.count_differences(connection)
-        for queue, state, _, actual, _, size in wrong:
-            self._run(connection, "repair_count", [queue, state, actual, size])
+        wrong = self.read(connection, Difference)
+        for each in wrong:
+            values = [each.queue, each.state, each.actual, each.bytes]
+            self._run(connection, "repair_count", values)
         return wrong
 
     @contextmanager

@@ -94,7 +94,7 @@ def differences() -> list[Difference]:
     A difference has the queue, the state, the counted and the actual number, and the same for their
     bytes. One statement reads every job, so that both sides are of the same snapshot.
     """
-    return database.dialect().count_differences(database.connection())
+    return database.dialect().read(database.connection(), Difference)
 
 
 @database.write_transaction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.states import State
+from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import CountKeeper
 from tests.cases import together
@@ -89,7 +91,7 @@ def test_dead_letters_have_a_count_of_their_own() -> None:
     counts.fold()
     assert counts.dead_letters() == 2
     execute("UPDATE ojs_count SET n = 7 WHERE state = 'dead_letter' AND queue = 'elsewhere'")
-    assert [wrong[:4] for wrong in counts.repair()] == [("elsewhere", "dead_letter", 7, 1)]
+    assert [astuple(wrong)[:4] for wrong in counts.repair()] == [("elsewhere", "dead_letter", 7, 1)]
     assert counts.dead_letters() == 2
 
 
@@ -201,7 +203,7 @@ def test_a_count_of_a_queue_without_jobs_is_repaired_too() -> None:
     Job.objects.filter(pk=job.id).delete()
     counts.fold()
     execute("UPDATE ojs_count SET n = 2 WHERE queue = 'ghost' AND state = 'active'")
-    assert counts.repair() == [("ghost", "active", 2, 0, 0, 0)]
+    assert counts.repair() == [Difference("ghost", "active", 2, 0, 0, 0)]
     assert counted("ghost") == {}
 
 

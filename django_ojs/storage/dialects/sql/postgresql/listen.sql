@@ -1,2 +1,0 @@
--- Receives the notifications of notify.sql on this connection.
-LISTEN {channel}

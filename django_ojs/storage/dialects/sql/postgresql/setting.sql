@@ -1,2 +1,0 @@
--- A setting of the session.
-SELECT current_setting(%s)
