@@ -31,11 +31,15 @@ _UNITS: Final = {
 
 def grouped(value: int) -> str:
     """Show a whole number with the separators of the language: 12,345,678."""
+    if -1000 < value < 1000:
+        return str(value)
     return str(formats.number_format(value, force_grouping=True))
 
 
 def decimal(text: str) -> str:
     """Show a number that is already rounded, with the decimal sign of the language."""
+    if len(text) < 4 and text.isdecimal():
+        return text
     return str(formats.number_format(text))
 
 
@@ -48,7 +52,8 @@ def number(value: float | None) -> str:
         return decimal(f"{value:.1f}")
     text = grouped(whole)
     # In most languages the comma is the decimal sign.
-    return text.replace(",", THIN) if formats.get_format("THOUSAND_SEPARATOR") == "," else text
+    is_separator = "," in text and formats.get_format("THOUSAND_SEPARATOR") == ","
+    return text.replace(",", THIN) if is_separator else text
 
 
 def short(value: float | None) -> str:
@@ -104,5 +109,7 @@ def absolute_time(moment: datetime | None) -> str:
     if moment is None:
         return ""
     # Translators: a format of Django for 2026-01-31 14:05:09 UTC
-    form = pgettext("format of a date", "Y-m-d H:i:s T")
-    return str(formats.date_format(timezone.localtime(moment), form))
+    form, local = pgettext("format of a date", "Y-m-d H:i:s T"), timezone.localtime(moment)
+    if form == "Y-m-d H:i:s T":  # A page has hundreds of them, and Django takes long for each.
+        return f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    return str(formats.date_format(local, form))

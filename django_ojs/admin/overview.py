@@ -38,6 +38,8 @@ _MAX_INCIDENTS: Final = 5
 _MAX_OTHERS: Final = 20
 #: Those that are over.
 _MAX_OVER: Final = 5
+#: The minutes of its sparkline.
+_INCIDENT_MINUTES: Final = 15
 #: The button that mends it, and a link.
 _MAX_REMEDIES: Final = 2
 
@@ -201,8 +203,13 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     )
     shown = found.queues.rows[:MAX_ROWS]
     named = {each.queue for each in found.causes if each.queue}
-    rows = [*shown, *(row for row in found.queues.rows[MAX_ROWS:] if row.name in named)]
-    columns, cells = columns_of(Queue, query, {row.name: row for row in rows})
+    columns, cells = columns_of(Queue, query, {row.name: row for row in shown})
+    # An incident shows the same of its queue, of a shorter time.
+    lately = {
+        row.name: replace(row, flow=row.flow.lately(_INCIDENT_MINUTES))
+        for row in found.queues.rows
+        if row.name in named
+    }
     busy = [row.name for row in shown if row.status.counts.get(State.ACTIVE)]
     holders = query(gettext_noop("running jobs"), lambda: latest_runs.holders(busy)) if busy else {}
     return {
@@ -223,7 +230,7 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
             for row in shown
         ],
         "columns": columns,
-        "cells": cells,
+        "cells": columns_of(Queue, query, lately)[1] if lately else {},
         "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,

@@ -90,6 +90,15 @@ class Flow:
         """Jobs finished per minute, over the last whole minutes."""
         return _rate(self.went)
 
+    def lately(self, minutes: int) -> "Flow":
+        """Return the last minutes of it."""
+        return Flow(
+            came=self.came[-minutes:],
+            went=self.went[-minutes:],
+            rejected=self.rejected[-minutes:],
+            dropped=self.dropped[-minutes:],
+        )
+
 
 def _rate(minutes: list[int]) -> float:
     # The current minute is left out, because its sums are not complete.

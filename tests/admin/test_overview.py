@@ -13,16 +13,22 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.admin import formatting
+from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.steps.models import Step, StepStatus
+from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.models import Incident
 from django_ojs.operations import beat, fetch, queues
+from django_ojs.spec import ids
 from tests import factories
 from tests.admin.test_pages import fill
 from tests.admin.users import at, root, staff
 from tests.browser.test_accessibility import incident
 from tests.factories import active, push, push_many, worker
+from tests.operations.cron import scenes as cron
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -97,6 +103,23 @@ def test_a_queue_has_a_bar_only_from_half_of_its_bound() -> None:
     assert re.search(r"50.?% · 2 of 4", found["half"]["State"])
     assert found["roomy"]["State"] == "● open"
     assert "Drained in" not in found["half"]
+
+
+def test_an_incident_draws_what_came_and_went_in_fifteen_minutes() -> None:
+    listener("web-1", "email", "fine")
+    for queue in ("email", "fine"):
+        ran("mail.send", queue=queue, minutes_ago=14, enqueued=4, completed=2)
+        ran("mail.send", queue=queue, minutes_ago=15, enqueued=30, completed=50)
+        push(queue=queue)
+    queues.pause("email")
+    page = root().get(at("overview/")).content.decode()
+    health, _, rest = page.partition("<h2>Queues")
+    (title,) = re.findall(r'<svg class="ojs-spark"[^>]*aria-label="([^"]*)"', health)
+    assert plain(title) == "In 15 min: 4 in, 2 out, at most 2 out per minute"
+    titles = re.findall(r'<svg class="ojs-spark"[^>]*aria-label="([^"]*)"', rest)
+    assert [plain(each) for each in titles] == [
+        "In 1 h: 34 in, 52 out, at most 50 out per minute"
+    ] * 2
 
 
 def test_a_type_has_its_runs_failures_and_times_and_those_that_fail_come_first() -> None:
@@ -180,16 +203,95 @@ def much_goes_wrong() -> None:
 def test_it_takes_at_most_twenty_statements_however_much_there_is_to_show() -> None:
     much_goes_wrong()
     client = root()
-    client.get(at("overview/"))
-    with CaptureQueriesContext(connection) as captured:
-        page = client.get(at("overview/")).content.decode()
-    found = Incident.primary.values_list("identity", flat=True)
-    assert {identity.partition(":")[0] for identity in found} >= {
+    texts, page = statements(client)
+    assert kinds() >= {
         *("queue_full", "queue_late", "queue_paused", "queue_unworked"),
         *("type_failing", "dead_letters", "worker_stale"),
     }
     assert page.count('<li class="ojs-is-') >= 5
     assert page.count('data-label="Busy slots"') == page.count('data-label="Runs in 1 h"') == 12
-    texts = [each["sql"] for each in captured.captured_queries]
-    texts = [text for text in texts if text not in ("BEGIN", "COMMIT")]
     assert len(texts) <= BUDGET, "\n".join(f"{n} {text[:300]}" for n, text in enumerate(texts))
+
+
+def statements(client: Client) -> tuple[list[str], str]:
+    """Return the statements of the overview, once its incidents are known, and the page."""
+    client.get(at("overview/"))
+    with CaptureQueriesContext(connection) as captured:
+        page = client.get(at("overview/")).content.decode()
+    texts = [each["sql"] for each in captured.captured_queries]
+    return [text for text in texts if text not in ("BEGIN", "COMMIT")], page
+
+
+def kinds() -> set[str]:
+    found = Incident.primary.values_list("identity", flat=True)
+    return {identity.partition(":")[0] for identity in found}
+
+
+def keys_are_paused() -> None:
+    push(queue="email", rate_limit={"key": "acme", "concurrency": 3})
+    limit_keys.pause(["acme"], timedelta(hours=1))
+    LimitKey.primary.update(dropped_at=timezone.now(), dropped=2)
+
+
+def schedules_are_late_and_skipped() -> None:
+    for name in ("late", "skipped"):
+        cron.register(name)
+    for _ in range(3):  # The first one enqueues the job that holds the others.
+        cron.tick("skipped")
+    cron.make_due("late", ago=timedelta(minutes=5))
+
+
+def the_outbox_is_rejected() -> None:
+    OutboxEntry.primary.create(
+        job_id=ids.uuid7(), destination="d", type="t", queue="q", envelope="{}", state="rejected"
+    )
+
+
+def steps_may_be_dropped() -> None:
+    queues.configure("steps", {"backpressure": {"max_depth": 5, "strategy": "drop_oldest"}})
+    job = factories.in_state("scheduled", queue="steps")
+    Step.primary.create(
+        job_id=job.pk,
+        number=1,
+        name="wait",
+        kind="sleep",
+        outcome=StepStatus.WAITING,
+        run=1,
+        started_at=timezone.now(),
+    )
+
+
+def tenants_are_rejected() -> None:
+    queues.configure("shared", {"tenant_limits": {"max_queue_depth": 1}})
+    ran("mail.send", queue="shared", rejected=3)
+    push(queue="shared")
+
+
+def webhooks_are_disabled() -> None:
+    Webhook.primary.create(url="https://example.com/", active=False, disabled_at=timezone.now())
+
+
+#: What each optional app finds, and the most statements that it adds; an advice is not kept.
+OF_APPS = {
+    keys_are_paused: ("limit_key_paused", 3),
+    schedules_are_late_and_skipped: ("cron_skipped", 4),
+    the_outbox_is_rejected: ("outbox_rejected", 1),
+    steps_may_be_dropped: ("", 2),
+    tenants_are_rejected: ("tenants_rejected", 2),
+    webhooks_are_disabled: ("webhooks_disabled", 1),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_each_optional_app_adds_few_statements_with_its_findings() -> None:
+    listener("web-1", "default", "email", "shared", "steps")
+    push(queue="email")
+    client = root()
+    before = len(statements(client)[0])
+    for scene, (kind, most) in OF_APPS.items():
+        scene()
+        texts, _ = statements(client)
+        assert not kind or kind in kinds()
+        added = len(texts) - before
+        assert added <= most, "\n".join([scene.__name__, *(text[:250] for text in texts)])
+        before = len(texts)

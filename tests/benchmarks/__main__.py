@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.benchmarks.field import Field
 from tests.benchmarks.measures import (
+    admin,
     bounds,
     cron,
     drain,
@@ -50,6 +51,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "failures": failures.measure,
     "limits": limits.measure,
     "steps": steps.measure,
+    "admin": admin.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
 PREFIX = f"ojs_bench_{os.getpid()}_"

@@ -4,12 +4,14 @@ The pages are asked for by Django's test client, as a superuser: what is measure
 work, all queries and the whole template. PostgreSQL only.
 
 `--searches` requests the list of jobs for each qualifier of a search, alone and with each state,
-and prints the slowest search of each qualifier.
+and prints the slowest search of each qualifier. `make bench` has the pages too
+(`measures/admin.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -26,8 +28,9 @@ from tests.benchmarks.server import Server
 if TYPE_CHECKING:
     from django.test import Client
 
-#: The longest time of a page, in milliseconds.
-TARGET_MS = 300
+#: The most milliseconds of a page: the median of its requests, and the slowest one.
+MEDIAN_MS = 120
+SLOWEST_MS = 300
 _JOBS = "/admin/django_ojs/job/"
 #: Searches by each qualifier: values that many jobs have, few and none.
 _SEARCHES: dict[str, tuple[str, ...]] = {
@@ -123,6 +126,14 @@ def measure(
     addresses: Iterable[tuple[str, str]], rounds: int
 ) -> Iterator[tuple[str, float, float, int]]:
     """Yield each page with the median and the slowest of its times in ms, and its queries."""
+    for name, took, asked in times_of(addresses, rounds):
+        yield name, statistics.median(took), max(took), asked
+
+
+def times_of(
+    addresses: Iterable[tuple[str, str]], rounds: int
+) -> Iterator[tuple[str, list[float], int]]:
+    """Yield each page with its times in ms, and its queries. The first request is not timed."""
     from django.db import connection
     from django.test import Client
     from django.test.utils import CaptureQueriesContext
@@ -140,7 +151,7 @@ def measure(
             start = time.perf_counter()
             client.get(address)
             took.append((time.perf_counter() - start) * 1000)
-        yield name, statistics.median(took), max(took), asked
+        yield name, took, asked
 
 
 def log_in(client: Client) -> None:
@@ -156,9 +167,8 @@ def measure_pages(rounds: int) -> Iterator[tuple[str, float, float, int]]:
     yield from measure(pages(), rounds)
 
 
-def prepare(rows: int, dead: float) -> Server:
+def prepare(rows: int, dead: float, name: str) -> Server:
     server = Server()
-    name = f"ojs_bench_admin_{rows}"
     known = server.run("postgres", "SELECT 1 FROM pg_database WHERE datname = %s", [name])
     if not known:
         # Kept for the next time: it takes minutes to fill.
@@ -201,17 +211,25 @@ def main() -> None:
     parser.add_argument("--dead", type=float, default=0.02, help="share of dead letters")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--searches", action="store_true", help="each qualifier with each state")
+    parser.add_argument("--database", help="its name; ojs_bench_admin_ROWS by default")
+    parser.add_argument("--json", action="store_true", help="the times of each page, in one line")
     arguments = parser.parse_args()
-    prepare(arguments.rows, arguments.dead)
+    name = arguments.database or f"ojs_bench_admin_{arguments.rows}"
+    prepare(arguments.rows, arguments.dead, name)
+    if arguments.json:
+        found = times_of(pages(), arguments.rounds)
+        print(json.dumps({page: took for page, took, _ in found}))
+        return
     slow = 0
     print(f"{arguments.rows:,} jobs; median and slowest of {arguments.rounds}\n")
     print(f"{'page':60}{'median ms':>10}{'slowest':>10}{'queries':>9}")
     wanted = slowest_searches if arguments.searches else measure_pages
     for name, median, slowest, queries in wanted(arguments.rounds):
-        late = median > TARGET_MS
+        late = median > MEDIAN_MS or slowest > SLOWEST_MS
         slow += late
         print(f"{name:60}{median:10.0f}{slowest:10.0f}{queries:9}{'  over' if late else ''}")
-    print(f"\n{slow} pages over {TARGET_MS} ms." if slow else f"\nAll within {TARGET_MS} ms.")
+    limits = f"a median of {MEDIAN_MS} ms and {SLOWEST_MS} ms at most"
+    print(f"\n{slow} pages over {limits}." if slow else f"\nAll within {limits}.")
     sys.exit(bool(slow))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.bare import CountedSQL
 from tests.benchmarks.measures import (
+    admin,
     bounds,
     cron,
     drain,
@@ -162,7 +163,7 @@ def targets(results: Results) -> list[Target]:
     ]
     every += [
         Target(measure=measure, about=name, at_most=limit)
-        for measure, limit in names.READS.items()
+        for measure, limit in (*names.READS.items(), *admin.LIMITS.items())
         for name in results.contenders(measure)
     ]
     every += _of_steps()
@@ -343,6 +344,8 @@ SECTIONS = (
     ),
     Section(measure=tables.DEPTH, title="Depth of a queue, by table", unit="ms", base=tables.EMPTY),
     Section(measure=tables.COUNTS, title="Counts by state, by table", unit="ms", base=tables.EMPTY),
+    Section(measure=admin.PAGE, title="Pages of the admin, by the largest table", unit="ms"),
+    Section(measure=admin.SLOWEST, title="The slowest request of them", unit="ms"),
 )
 
 REMARKS = (

@@ -15,6 +15,7 @@ from tests.benchmarks import growth
 from tests.benchmarks.__main__ import MEASURES, run
 from tests.benchmarks.contenders.base import VARIABLE
 from tests.benchmarks.measures import (
+    admin,
     bounds,
     failures,
     figures,
@@ -59,12 +60,16 @@ def test_every_measure_yields_a_figure_of_ours_and_every_section_a_block(tmp_pat
     samples = [line for line in _lines(path) if line["kind"] == "sample"]
     ours = (OURS, tables.label(waiting=100), bounds.name_of(bounds.BOUNDED), maintenance.PRUNING)
     ours += (figures.NOTED, names.FEW, poison.POISONED, failures.RETRIED, steps.label(0))
+    ours += (admin.OVERVIEW, admin.ANY)
     measured = {line["measure"] for line in samples if line["contender"] in ours}
     # The server's CPU can be seen only where its files can be read.
     unseen = {"server CPU", "idle worker, server", failures.SERVER_CPU}
     assert {section.measure for section in SECTIONS} - measured <= unseen
     assert all(section.title in text for section in SECTIONS if section.measure not in unseen)
-    assert any(line["kind"] == "target" for line in _lines(path))
+    wanted = {
+        (line["measure"], line["wanted"]) for line in _lines(path) if line["kind"] == "target"
+    }
+    assert wanted >= {(admin.PAGE, "≤ 120"), (admin.SLOWEST, "≤ 300")}
 
 
 def test_the_plans_of_all_operations_are_written(tmp_path: Path) -> None:

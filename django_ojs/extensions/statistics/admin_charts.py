@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from django.utils.html import format_html_join
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.formatting import duration, number, short
@@ -81,6 +82,19 @@ class Chart:
     empty: bool = False
     #: Whether its values could not be read.
     is_unknown: bool = False
+
+    def areas(self) -> str:
+        """Return the areas of the columns; a template takes three times as long for all of them."""
+        return format_html_join(
+            "",
+            '<rect class="ojs-hit" x="{}" width="{}" height="{}"><title>{}</title></rect>',
+            ((each.x, each.width, self.height, each.title) for each in self.columns),
+        )
+
+    def table_rows(self) -> str:
+        """Return the rows of the table."""
+        cells = "<td>{}</td>" * (len(self.head) - 1)
+        return format_html_join("", f'<tr><th scope="row">{{}}</th>{cells}</tr>', self.rows)
 
 
 def bars(

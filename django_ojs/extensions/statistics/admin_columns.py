@@ -6,7 +6,7 @@ from typing import Final
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ojs.admin.formatting import number
+from django_ojs.admin.formatting import duration, number
 from django_ojs.admin.panels import AdminColumn
 from django_ojs.extensions.statistics.admin_charts import Chart, sparkline
 from django_ojs.models import Queue
@@ -19,8 +19,9 @@ def _sparklines(rows: Sequence[OverviewRow]) -> dict[str, Chart]:
 
 def _sparkline(flow: Flow) -> Chart:
     came, went = flow.came[:-1], flow.went[:-1]
-    title = _("In the last hour: %(came)s in, %(went)s out, at most %(most)s out per minute")
+    title = _("In %(time)s: %(came)s in, %(went)s out, at most %(most)s out per minute")
     figures = {"came": number(sum(came)), "went": number(sum(went)), "most": number(max(went))}
+    figures["time"] = duration(60 * len(flow.came))
     return sparkline(title % figures, went, came=came)
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.extensions.statistics.rollup_queries import bucket_sums
+from django_ojs.extensions.statistics.rollup_queries import BucketSums
 from django_ojs.extensions.statistics.rollups import BUCKETS
 from django_ojs.spec.errors import InvalidRequest
 
@@ -108,9 +108,9 @@ def _summed(rows: QuerySet[Rollup], period: Period) -> Iterator[dict[str, Any]]:
         moment = TruncHour("minute", tzinfo=UTC)
     elif period == "1d":
         moment = TruncDay("minute", tzinfo=UTC)
-    buckets = bucket_sums("waited", "ran")
-    totals = {f"sum_{name}": Sum(name) for name in _SUMS}
-    summed = rows.annotate(period=moment).values("period").annotate(**totals, **buckets)
+    totals: dict[str, Any] = {f"sum_{name}": Sum(name) for name in _SUMS}
+    totals |= {f"sum_{name}": BucketSums(name) for name in ("waited", "ran")}
+    summed = rows.annotate(period=moment).values("period").annotate(**totals)
     return cast("Iterator[dict[str, Any]]", iter(summed.order_by("period")))
 
 
@@ -123,9 +123,12 @@ class _Sums:
     def add(self, row: dict[str, Any]) -> None:
         for name in _SUMS:
             self._counts[name] += row[f"sum_{name}"] or 0
-        for n in range(BUCKETS):
-            self._waited[n] += row[f"waited_{n}"] or 0
-            self._ran[n] += row[f"ran_{n}"] or 0
+        self._waited = _added(self._waited, row["sum_waited"])
+        self._ran = _added(self._ran, row["sum_ran"])
 
     def point(self, moment: datetime) -> Point:
         return Point(timestamp=moment, waited=self._waited, ran=self._ran, **self._counts)
+
+
+def _added(some: list[int], others: list[int]) -> list[int]:
+    return [one + other for one, other in zip(some, others, strict=True)]

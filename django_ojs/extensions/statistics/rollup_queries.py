@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import BigIntegerField, F, Max, Q, QuerySet, Sum
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Now, TruncDay
+from django.db.models import Aggregate, F, JSONField, Max, Q, QuerySet, Sum
+from django.db.models.functions import Now, TruncDay
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
@@ -159,23 +158,45 @@ def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTot
     if queues is not None:
         rows = rows.filter(queue__in=queues)
     found = rows.aggregate(
-        completed=Sum("completed"), failed=Sum("failed"), **bucket_sums("waited", "ran")
+        completed=Sum("completed"),
+        failed=Sum("failed"),
+        waited=BucketSums("waited"),
+        ran=BucketSums("ran"),
     )
     return RecentTotals(
         completed=found["completed"] or 0,
         failed=found["failed"] or 0,
-        waited=[found[f"waited_{n}"] or 0 for n in range(BUCKETS)],
-        ran=[found[f"ran_{n}"] or 0 for n in range(BUCKETS)],
+        waited=found["waited"],
+        ran=found["ran"],
     )
 
 
-def bucket_sums(*histograms: str) -> dict[str, Sum]:
-    """Return the sums of each bucket of these histograms, named `waited_0` and so on."""
-    return {
-        f"{name}_{n}": Sum(Cast(KeyTextTransform(n, name), BigIntegerField()))
-        for name in histograms
-        for n in range(BUCKETS)
-    }
+class _Histogram(JSONField):
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> list[int]:
+        """Return a number for each bucket: without rows, there is no sum."""
+        found: Any = super().from_db_value(value, expression, connection)
+        return [int(number or 0) for number in found]
+
+
+class BucketSums(Aggregate):
+    """The sum of each bucket of a histogram, as a list.
+
+    One expression, because Django takes longer for 24 of them than the database for the sums.
+    """
+
+    output_field = _Histogram()
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        return self._sums(compiler, "JSON_ARRAY", "SUM(JSON_EXTRACT({}, '$[{}]'))")
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Use its own functions of JSON."""
+        return self._sums(compiler, "JSONB_BUILD_ARRAY", "SUM(({} ->> {})::bigint)")
+
+    def _sums(self, compiler: Any, function: str, bucket: str) -> Any:
+        column, params = compiler.compile(self.source_expressions[0])
+        sums = ", ".join(bucket.format(column, index) for index in range(BUCKETS))
+        return f"{function}({sums})", params
 
 
 def today(queue: str) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, 
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.extensions.statistics.rollup_queries import MINUTE, bucket_sums, minute_of
-from django_ojs.extensions.statistics.rollups import BUCKETS, percentile
+from django_ojs.extensions.statistics.rollup_queries import MINUTE, BucketSums, minute_of
+from django_ojs.extensions.statistics.rollups import percentile
 from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import duration, number_of
 from django_ojs.models import Job
@@ -123,12 +123,7 @@ def _histograms(types: Collection[str]) -> dict[tuple[str, str, bool], list[int]
     rows: Iterable[Any] = (
         Rollup.primary.filter(is_lately | _was_then(now), type__in=sorted(types))
         .values("queue", "type", lately=ExpressionWrapper(is_lately, BooleanField()))
-        .annotate(**bucket_sums("ran"))
+        .annotate(took=BucketSums("ran"))
         .order_by()
     )
-    return {
-        (row["queue"], row["type"], bool(row["lately"])): [
-            row[f"ran_{n}"] or 0 for n in range(BUCKETS)
-        ]
-        for row in rows
-    }
+    return {(row["queue"], row["type"], bool(row["lately"])): row["took"] for row in rows}

@@ -8,8 +8,8 @@ from django.db.models import F, Q, Sum
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.extensions.statistics.rollup_queries import MINUTE, bucket_sums, mean, minute_of
-from django_ojs.extensions.statistics.rollups import BUCKETS, percentile
+from django_ojs.extensions.statistics.rollup_queries import MINUTE, BucketSums, mean, minute_of
+from django_ojs.extensions.statistics.rollups import percentile
 from django_ojs.reports.queue_overview import RATE_MINUTES
 
 
@@ -71,7 +71,7 @@ def lately(limit: int) -> list[TypeRuns]:
             broke=Sum(failures),
             lately_done=Sum("completed", filter=recent),
             lately_broke=Sum(failures, filter=recent),
-            **bucket_sums("ran"),
+            took=BucketSums("ran"),
         )
         .order_by()
     )
@@ -82,7 +82,7 @@ def lately(limit: int) -> list[TypeRuns]:
             failed=row["broke"],
             lately_completed=row["lately_done"] or 0,
             lately_failed=row["lately_broke"] or 0,
-            ran=[row[f"ran_{n}"] or 0 for n in range(BUCKETS)],
+            ran=row["took"],
         )
         for row in rows
         if row["done"] or row["broke"]

@@ -151,6 +151,35 @@ def test_a_worker_of_the_wrong_queue(overview: Overview, start: Start) -> None:
     overview.tells("good", "Working · 1 worker")
 
 
+def test_jobs_that_are_to_be_retried_when_their_workers_are_gone(
+    overview: Overview, start: Start
+) -> None:
+    start("--queues", "other", ojs=BEAT).ready()
+    tree = start("--queues", "mail", ojs=BEAT).ready()
+    push_many(
+        2,
+        queue="mail",
+        type="worker.transfer_async",
+        args=["a", "raise"],
+        retry=factories.hourly(3),
+    )
+    waits = factories.jobs().filter(queue="mail", state="retryable")
+    eventually(lambda: waits.count() == 2, "both are to be retried")
+    overview.has_no("No worker")
+    tree.kill()
+    # None of them is ready, and nobody would take them.
+    overview.tells(
+        "fair",
+        "Working, with problems",
+        "No worker takes jobs from mail: 2 jobs wait to be retried",
+    )
+    assert told("queue_unworked")["severity"] == "warning"
+    waits.update(due_at=timezone.now())
+    overview.tells("bad", "No worker takes jobs from mail: 2 jobs are ready")
+    start("--queues", "mail", ojs=BEAT).ready()
+    overview.has_no("No worker takes jobs")
+
+
 def test_no_process_does_the_maintenance(overview: Overview, start: Start) -> None:
     tree = start("--queues", "mail", ojs=BEAT).ready()
     # A worker over HTTP takes jobs, and does nothing else.

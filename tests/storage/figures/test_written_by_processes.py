@@ -11,7 +11,8 @@ from django.db.models import Sum
 
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.statistics.models import Rollup
-from tests.factories import push
+from django_ojs.operations import queues
+from tests.factories import jobs, push
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote
 from tests.shells import Shell
@@ -30,6 +31,26 @@ def counted(what: str, queue: str = "shell", using: str = "default") -> int:
 def test_a_shell_writes_at_its_end(process_environment: dict[str, str]) -> None:
     Shell(process_environment, "enqueue(50)").ends()
     assert counted("enqueued") == 50
+
+
+@pytest.mark.smoke
+def test_a_killed_process_loses_what_it_has_not_written_and_no_job(
+    process_environment: dict[str, str],
+) -> None:
+    script = """
+import os
+from django_ojs.extensions.statistics import rollups
+enqueue(3)
+rollups.flush()
+rollups.flush = lambda: 0  # It is killed before the next one.
+enqueue(2)
+os.kill(os.getpid(), 9)
+"""
+    shell = Shell(process_environment, script)
+    shell.process.communicate(timeout=BOUND)
+    assert shell.process.returncode == -9
+    assert counted("enqueued") == 3
+    assert jobs().filter(queue="shell").count() == queues.get("shell").depth == 5
 
 
 REJECT = """
