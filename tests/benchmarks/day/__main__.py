@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.admin import log_in, set_up
+from tests.benchmarks.crowd import use_a_server_of_many_connections
 from tests.benchmarks.growth import ADMIN
 from tests.benchmarks.processes import Children, wait_until
 from tests.benchmarks.server import Server
@@ -229,6 +230,7 @@ def _spread(values: Sequence[float]) -> str:
 
 @contextmanager
 def _site(options: argparse.Namespace) -> Iterator[Day]:
+    use_a_server_of_many_connections()
     server = Server()
     name = server.create(f"ojs_bench_day_{os.getpid()}")
     try:
