@@ -12,9 +12,9 @@ from django.utils import timezone
 from django_ojs.command_line.checks import jobs, queues, remains, schema, server
 from django_ojs.command_line.checks.finding import Check
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.lists import age
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.finding import Finding, Severity, as_json
+from django_ojs.formatting import duration
 from django_ojs.operations.access import operator
 from django_ojs.reports import current_findings, health_queries, verdict
 from django_ojs.storage import database
@@ -134,7 +134,7 @@ def _show(console: Console, results: Sequence[_Result]) -> None:
     order = list(Severity)
     for each, check in sorted(found, key=lambda pair: order.index(pair[0].severity)):
         word, style = ("PROBLEM", "bold red") if each.is_incident else ("advice", "yellow")
-        since = f" For {age(each.since, timezone.now())}." if each.since else ""
+        since = f" For {duration(abs(timezone.now() - each.since))}." if each.since else ""
         console.line(f"{word:<9} {each.text}{since} ({check.name})", style)
         console.line(f"          Why: {each.why}{' ' * bool(each.cause)}{each.cause}")
         console.line(f"          Do:  {each.cure}")

@@ -109,6 +109,13 @@ def test_whoever_looks_writes_its_begin_and_its_end(look: Any) -> None:
 
 
 @pytest.mark.usefixtures("paused")
+def test_doctor_says_for_how_long_as_the_verdict_above_it() -> None:
+    incidents.look()
+    Incident.primary.update(since=timezone.now() - timedelta(hours=5, minutes=2, seconds=9))
+    assert f"{TEXT} For 5 h 2 min." in ojs("doctor", "--only", "overview").out
+
+
+@pytest.mark.usefixtures("paused")
 def test_one_that_is_over_stays_in_grey_for_an_hour() -> None:
     client = root()
     grey = '<li class="ojs-dead"><span lang="en">' + TEXT
