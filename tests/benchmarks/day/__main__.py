@@ -26,6 +26,7 @@ from typing import Any
 
 from tests.benchmarks.admin import log_in, set_up
 from tests.benchmarks.crowd import use_a_server_of_many_connections
+from tests.benchmarks.day import HOUR_VARIABLE
 from tests.benchmarks.growth import ADMIN
 from tests.benchmarks.processes import Children, wait_until
 from tests.benchmarks.server import Server
@@ -44,7 +45,7 @@ class Day:
     """The site: its machines, its partner, its users, and what they have seen."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
-        from tests.benchmarks.day import jobs, ledger
+        from tests.benchmarks.day import ledger
 
         self._options, self._folder = options, folder
         self.hour = options.seconds / options.hours
@@ -53,7 +54,6 @@ class Day:
             "DJANGO_SETTINGS_MODULE": SETTINGS,
             ledger.VARIABLE: str(self._ledger),
             ledger.PARTNER_VARIABLE: str(self._down),
-            jobs.HOUR_VARIABLE: str(self.hour),
         }
         self._machines = [self._start() for _ in range(options.machines)]
         self._over = threading.Event()
@@ -235,6 +235,8 @@ def _spread(values: Sequence[float]) -> str:
 
 @contextmanager
 def _site(options: argparse.Namespace) -> Iterator[Day]:
+    # The retries of this process's jobs, too, are as long as an hour wants.
+    os.environ[HOUR_VARIABLE] = str(options.seconds / options.hours)
     use_a_server_of_many_connections()
     server = Server()
     name = server.create(f"ojs_bench_day_{os.getpid()}")

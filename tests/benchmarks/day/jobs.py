@@ -7,11 +7,9 @@ import time
 from pathlib import Path
 
 import django_ojs as ojs
-from tests.benchmarks.day import ledger
+from tests.benchmarks.day import HOUR_VARIABLE, ledger
 
 TYPES, QUEUES, PARTNER = 400, 60, 20
-#: Seconds of an hour of the day.
-HOUR_VARIABLE = "OJS_DAY_HOUR"
 
 _hour = float(os.environ.get(HOUR_VARIABLE, "10"))
 #: The third attempt comes three quarters of an hour after the first: a job that meets the partner
