@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from django.apps import apps
 
 from django_ojs.context import JobContext
-from django_ojs.contrib.celery import call_options, canvas, following
+from django_ojs.contrib.celery import canvas, following
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import Ignore, Reject
 from django_ojs.contrib.celery.request import TaskRequest
 from django_ojs.contrib.celery.run_task import run_task
+from django_ojs.contrib.celery.task_options import options_of
 from django_ojs.contrib.celery.values import decode, encode
-from django_ojs.enqueue_options import OptionArguments, Options, read_options
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
-from django_ojs.not_installed import brought
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
-from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
 from django_ojs.storage.claims import Claimed
 
 
@@ -33,7 +31,7 @@ class CeleryHandler(KeywordHandler):
 
     def __init__(self, task: Any) -> None:
         self.task = task
-        options = _options_of(task)
+        options = options_of(task)
         job_type = job_type_of(task.name)
         check_defaults(job_type, options)
         super().__init__(task.run, job_type, atomic=False, options=options)
@@ -103,33 +101,3 @@ def _whole_result(job: Claimed) -> JSON:
     from django_ojs.extensions.workflows.operations import whole_result
 
     return whole_result(job.workflow_id, job.parent_results[-1])
-
-
-def _options_of(task: Any) -> Options:
-    route = configuration.route(task.name)
-    given = {
-        **route,
-        "queue": task.queue or route.get("queue"),
-        "priority": route.get("priority") if task.priority is None else task.priority,
-        "expires": route.get("expires") if task.expires is None else task.expires,
-        "time_limit": task.time_limit or configuration.task_time_limit,
-        "soft_time_limit": task.soft_time_limit or configuration.task_soft_time_limit,
-    }
-    retries = task.most_retries
-    # `retry` passes its own delay, which may be 0. The delay of a policy may not be 0.
-    delay = max(0.001, task.retry_delay)
-    policy = RetryPolicy(
-        max_attempts=MAX_ATTEMPTS_LIMIT if retries is None else retries + 1,
-        initial_interval=timedelta(seconds=delay),
-        max_interval=timedelta(seconds=max(300.0, delay)),
-        backoff_coefficient=1.0,
-        jitter=False,
-        # The run ends as it does at Celery's hard time limit.
-        non_retryable_errors=("timeout",),
-    )
-    options = {**call_options.read(given), "retry": policy}
-    if task.rate_limit:
-        options["rate_limit"] = brought("RateLimitPolicy")(
-            key="type:{type}", throttle=call_options.read_rate(task.rate_limit)
-        )
-    return read_options(cast("OptionArguments", options))

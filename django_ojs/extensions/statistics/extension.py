@@ -57,12 +57,6 @@ class StatisticsExtension(Extension):
 
         return [*findings.found(), *slow_types.found()]
 
-    def subcommands(self) -> Sequence[Any]:
-        """Return `stats`."""
-        from django_ojs.extensions.statistics import command_line as figures
-
-        return figures.SUBCOMMANDS
-
     def routes(self) -> Sequence[Any]:
         """Return the routes of figures over time, and of how queues are served."""
         from django_ojs.extensions.statistics import views as stats

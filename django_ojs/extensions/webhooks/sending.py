@@ -18,6 +18,7 @@ from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import subscriptions
 from django_ojs.extensions.webhooks.settings import WebhookSettings
+from django_ojs.extensions.webhooks.signature import signature
 from django_ojs.spec import ids, json
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from django_ojs.spec.retry_after_reader import read_retry_after
@@ -64,7 +65,7 @@ def send(
         "X-OJS-Delivery-ID": f"{webhooks.DELIVERY_PREFIX}{delivery}",
         "X-OJS-Subscription-ID": f"{webhooks.SUBSCRIPTION_PREFIX}{webhook.pk}",
         "X-OJS-Timestamp": timestamp,
-        "X-OJS-Signature": webhooks.signature(subscriptions.secrets_of(webhook), timestamp, body),
+        "X-OJS-Signature": signature(subscriptions.secrets_of(webhook), timestamp, body),
     }
     began = time.monotonic()
     try:

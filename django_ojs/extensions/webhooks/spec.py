@@ -1,9 +1,6 @@
-"""The vocabulary of webhooks: queue, retries and signatures (ojs-webhooks §5 to §8)."""
+"""The vocabulary of webhooks: queue, retries, addresses (ojs-webhooks §5 to §8)."""
 
-import hashlib
-import hmac
 import re
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -49,12 +46,3 @@ def is_url(text: object) -> bool:
     if not isinstance(text, str) or len(text) > MAX_URL or not _URL(text):
         return False
     return locate(text) is not None
-
-
-def signature(secrets: Iterable[str], timestamp: str, body: bytes) -> str:
-    """Return the header `X-OJS-Signature`: a signature for each secret (§8.1, §8.3)."""
-    signed = timestamp.encode() + b"." + body
-    return ",".join(
-        f"sha256={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
-        for secret in secrets
-    )

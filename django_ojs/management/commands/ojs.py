@@ -12,6 +12,7 @@ from django_ojs.command_line import (
     doctor,
     jobs,
     queues,
+    stats,
     transfer,
     workers,
 )
@@ -55,6 +56,7 @@ _CORE: Final[tuple[Subcommand, ...]] = (
     *dead_letters.SUBCOMMANDS,
     *changes.SUBCOMMANDS,
     *queues.SUBCOMMANDS,
+    *stats.SUBCOMMANDS,
     *workers.SUBCOMMANDS,
     *deletion.SUBCOMMANDS,
     *transfer.SUBCOMMANDS,

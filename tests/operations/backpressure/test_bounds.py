@@ -14,7 +14,11 @@ from django.db import connection, transaction
 
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.models import Bound
-from django_ojs.extensions.backpressure.operations import pressure_monitor, rejection_counts
+from django_ojs.extensions.backpressure.operations import (
+    pressure_monitor,
+    rejection_counts,
+    retry_after,
+)
 from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
 from django_ojs.operations import push as pushing
@@ -141,9 +145,7 @@ def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
     add(2)
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        rejection_counts.recorder,
-        "retry_after",
-        lambda queue, jobs: asked.append((queue, jobs)) or 7,
+        retry_after.rates, "retry_after", lambda queue, jobs: asked.append((queue, jobs)) or 7
     )
     batch = [envelope(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
     with pytest.raises(QueueFull) as caught:

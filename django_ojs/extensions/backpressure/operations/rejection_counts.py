@@ -6,11 +6,8 @@ delete them. There may be thousands of rejections; those of a tenth of a second 
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Collection, Hashable
-from datetime import timedelta
-from math import ceil
 from typing import Final
 
 from django.db import Error
@@ -18,11 +15,10 @@ from django.db import Error
 from django_ojs.extension import Count
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import episodes
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.hooks import count, publish
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import RETRY_AFTER, QueueFull
+from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.storage import database
 from django_ojs.storage.background_writer import BackgroundWriter
@@ -33,10 +29,6 @@ logger = logging.getLogger("django_ojs")
 _INTERVAL: Final = 0.1
 #: After this many seconds without a rejection the thread and its connection end.
 _LINGER: Final = 1.0
-#: Seconds for which a rate is used again, because there may be thousands of rejections.
-_RATE_LIFETIME: Final = 1.0
-_LONGEST_RETRY_AFTER: Final = 60
-
 
 #: A queue, a type, and the part of the queue that was full, or None if it was the queue itself.
 Key = tuple[str, str, tuple[str, str] | None]
@@ -47,8 +39,6 @@ class RejectionRecorder:
 
     def __init__(self) -> None:
         self._begin()
-        #: For each queue: when the rate was read, and how many jobs are completed in a second.
-        self._rates: dict[str, tuple[float, float]] = {}
         self._writer = BackgroundWriter(
             "ojs-rejections", self.flush, forget=self._begin, interval=_INTERVAL, linger=_LINGER
         )
@@ -62,7 +52,10 @@ class RejectionRecorder:
         """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
         types = Counter(job.type for job in jobs if job.queue == full.queue)
         if full.retryable:
-            full.details["retry_after"] = self.retry_after(full.queue, types.total())
+            # A site whose queues are never full does not load it.
+            from django_ojs.extensions.backpressure.operations import retry_after
+
+            full.details["retry_after"] = retry_after.rates.retry_after(full.queue, types.total())
         count(Count.REJECTED, {(full.queue, type): number for type, number in types.items()})
         bound = {"depth": full.depth, "bound": full.bound, **full.part_details}
         with self._lock:
@@ -72,16 +65,6 @@ class RejectionRecorder:
                 self._bounds[key] = bound
         if types:
             self._writer.request()
-
-    def retry_after(self, queue: str, jobs: int = 1) -> int:
-        """Return about how many seconds the workers take to complete this number of jobs."""
-        now = time.monotonic()
-        read_at, rate = self._rates.get(queue, (0.0, 0.0))
-        if now - read_at > _RATE_LIFETIME:
-            done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
-            rate = done.completed / 120 if done is not None else 0.0
-            self._rates[queue] = now, rate
-        return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
 
     def flush(self) -> int:
         """Write the events of the rejections since the last call. Return how many."""
@@ -121,10 +104,9 @@ class RejectionRecorder:
         return len(rejected)
 
     def reset(self, timeout: float = 20.0) -> None:
-        """Write the remaining events, end the thread and its connection, and drop the rates."""
+        """Write the remaining events, end the thread and its connection."""
         self._writer.close(timeout)
         self.flush()
-        self._rates.clear()
 
 
 recorder: Final = RejectionRecorder()
