@@ -51,6 +51,9 @@ class Floors:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
+        # No transaction is old before this time, by what the last query found. The query reads all
+        # sessions, so that many processes that ask after each claim would keep the server busy.
+        self._none_old_until = 0.0
 
     def of(self, queue: str) -> Floor | None:
         """Return the floor for the next claim, or None if it has to start from the beginning."""
@@ -70,9 +73,12 @@ class Floors:
 
     def _start(self, queue: str, jobs: list[Claimed], seconds: float) -> None:
         now = None
-        if seconds >= SLOW:
+        asked_at = time.monotonic()
+        if seconds >= SLOW and asked_at >= self._none_old_until:
             for oldest in database.dialect().read(database.connection(), OldestTransaction):
-                now = oldest.now if oldest.age is not None and oldest.age > OLD else None
+                age = oldest.age or timedelta(0)
+                now = oldest.now if age > OLD else None
+                self._none_old_until = asked_at + (OLD - age).total_seconds()
         if now is None:
             self._known.pop(queue, None)
             return
@@ -88,6 +94,7 @@ class Floors:
     def reset(self) -> None:
         """Forget the floors."""
         self._known.clear()
+        self._none_old_until = 0.0
 
 
 floors: Final = in_memory_state.register(Floors())

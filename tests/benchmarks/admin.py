@@ -18,11 +18,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.benchmarks.server import Server
+
+if TYPE_CHECKING:
+    from django.test import Client
 
 #: The most milliseconds of a page: the median of its requests, and the slowest one.
 MEDIAN_MS = 120
@@ -130,14 +134,12 @@ def times_of(
     addresses: Iterable[tuple[str, str]], rounds: int
 ) -> Iterator[tuple[str, list[float], int]]:
     """Yield each page with its times in ms, and its queries. The first request is not timed."""
-    from django.contrib.auth.models import User
     from django.db import connection
     from django.test import Client
     from django.test.utils import CaptureQueriesContext
 
-    user, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
     client = Client(headers={"host": "localhost"})
-    client.force_login(user)
+    log_in(client)
     for name, address in addresses:
         with CaptureQueriesContext(connection) as queries:
             response = client.get(address)
@@ -150,6 +152,14 @@ def times_of(
             client.get(address)
             took.append((time.perf_counter() - start) * 1000)
         yield name, took, asked
+
+
+def log_in(client: Client) -> None:
+    """Log a client in as a superuser."""
+    from django.contrib.auth.models import User
+
+    user, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
+    client.force_login(user)
 
 
 def measure_pages(rounds: int) -> Iterator[tuple[str, float, float, int]]:
@@ -174,13 +184,13 @@ def prepare(rows: int, dead: float, name: str) -> Server:
     return server
 
 
-def set_up(server: Server, name: str) -> None:
+def set_up(server: Server, name: str, settings: str = "example_project.settings") -> None:
     """Let this process's Django have the site of the examples on a database, and migrate it."""
     parts = conninfo_to_dict(server.url) | {"dbname": name}
     host = parts.pop("host", "")
     address = f"postgresql://{parts.get('user', '')}@/{name}?host={host}"
     os.environ["DATABASE_URL"] = address if str(host).startswith("/") else _url(server.url, name)
-    os.environ["DJANGO_SETTINGS_MODULE"] = "example_project.settings"
+    os.environ["DJANGO_SETTINGS_MODULE"] = settings
     import django
 
     django.setup()

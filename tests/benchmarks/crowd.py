@@ -56,6 +56,13 @@ ROWS = {
 }
 
 
+def use_a_server_of_many_connections() -> None:
+    """Have the embedded server of this run take the connections of hundreds of processes."""
+    embedded_server.SERVER_SETTINGS = {"max_connections": str(MOST_CONNECTIONS)}
+    if URL_VARIABLE not in os.environ:
+        os.environ[URL_VARIABLE] = embedded_server.start(HOME / "crowd")
+
+
 class Watch:
     """What the server has done for a database."""
 
@@ -180,9 +187,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--pooler", action="store_true", help="with PgBouncer between")
     options = parser.parse_args(given)
 
-    embedded_server.SERVER_SETTINGS = {"max_connections": str(MOST_CONNECTIONS)}
-    if URL_VARIABLE not in os.environ:
-        os.environ[URL_VARIABLE] = embedded_server.start(HOME / "crowd")
+    use_a_server_of_many_connections()
     os.environ[starts.NAP_VARIABLE] = str(options.sleep)
     server = Server()
     database = server.create(f"ojs_crowd_{os.getpid()}")

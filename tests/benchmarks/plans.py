@@ -70,17 +70,18 @@ def measure(rows: int, waiting: int, held: int) -> Iterator[str]:
             cursor.execute(statement.format(tenth=waiting // 10))
     filling.tidy()
     yield f"# {rows:,} finished jobs, {waiting:,} that are not"
-    for title, prepare, step in _steps():
+    for title, prepare, step in steps():
         yield f"\n## {title}\n"
-        yield from _explain(prepare, step)
+        yield from explain(prepare, step)
     filling.hold(held)
     yield f"\n# The same, and {held:,} jobs of the queue that limits hold"
     for title, prepare, step in _claims_beside_held_jobs():
         yield f"\n## {title}\n"
-        yield from _explain(prepare, step)
+        yield from explain(prepare, step)
 
 
-def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
+def steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
+    """Return each step with its title and what is done before it."""
     import django_ojs as ojs
     from django_ojs.operations import expiry, promotion
     from django_ojs.operations.maintenance import pruning
@@ -145,7 +146,8 @@ def _claims_beside_held_jobs() -> list[tuple[str, Callable[[], Any], Callable[[A
     ]
 
 
-def _explain(prepare: Callable[[], Any], step: Callable[[Any], Any]) -> Iterator[str]:
+def explain(prepare: Callable[[], Any], step: Callable[[Any], Any]) -> Iterator[str]:
+    """Yield the plan of each statement of a step, whose changes are rolled back."""
     from django.db import connection, transaction
 
     plans: list[str] = []

@@ -59,13 +59,13 @@ class Children:
                     os.kill(pid, signal.SIGKILL)
             process.wait()
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask them to stop, then make them."""
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
         for process in self._processes:
             try:
-                process.wait(STOP_SECONDS)
+                process.wait(seconds)
             except subprocess.TimeoutExpired:
                 for pid in reversed(_tree(process.pid)):
                     with suppress(ProcessLookupError):

@@ -96,14 +96,16 @@ def test_an_estimate_is_on_the_line_through_the_logarithms_of_the_sizes() -> Non
     # What does not grow is not estimated to get faster.
     assert growth.estimate({10**3: 4.0, 10**5: 2.0}, 10**8)[0] == pytest.approx(3.0)
     found = {size: {"claim": took, "table, GiB": size / 1e5} for size, took in grows.items()}
-    head, claim, table = growth.render(found, 10**8).splitlines()
-    assert head.split()[-2:] == ["100,000,000", "fit"]
-    assert (claim.split()[-2:], table.split()[-1]) == (["9.00", "0%"], "1000.0")
+    head, claim, table = growth.render(found, 10**8, found[10**3], 50).splitlines()
+    assert head.split()[-5:] == ["~", "100,000,000", "fit", "50", "waiting"]
+    # In milliseconds, then as multiples of that.
+    assert claim.split() == ["claim", "4.00", "1.25", "1.50", "2.25", "0%", "1.00"]
+    assert table.split()[-3:] == ["100000.00", "0%", "1.00"]
 
 
 @pytest.mark.storm
 def test_the_growth_of_each_figure_is_measured() -> None:
-    small = ("--rows", "2500", "5000", "--rounds", "1", "--to", "10000")
+    small = ("--rows", "2500", "5000", "--rounds", "1", "--turns", "1", "--waiting", "2500")
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.growth", *small],
         check=True,
@@ -111,8 +113,23 @@ def test_the_growth_of_each_figure_is_measured() -> None:
         capture_output=True,
         text=True,
     )
-    for name in ("enqueue", "prune 1,000", "admin: overview", "table and indexes"):
+    for name in ("enqueue", "prune 1,000", "admin: overview", "pages: PUSH", "table and indexes"):
         assert name in done.stdout
+
+
+@pytest.mark.storm
+def test_a_day_ends_with_a_ledger_in_order() -> None:
+    small = ("--jobs", "400", "--seconds", "6", "--hours", "3")
+    machines = ("--machines", "2", "--processes", "2")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.day", *small, *machines],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    for text in ("enqueued 400 = completed", "others 0", "lost 0", "admin: overview, ms:"):
+        assert text in done.stdout
 
 
 def test_no_other_contender_loads_the_app_that_it_is_measured_beside(

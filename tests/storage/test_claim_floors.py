@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection, connections
 from django.db.models import F
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +25,7 @@ from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.rows import ClaimRequest
+from django_ojs.storage.dialects.server import OldestTransaction
 from tests.databases import ALIASES
 from tests.factories import HOUR, WORKER, jobs, push, push_many
 
@@ -85,6 +88,29 @@ def test_a_claim_that_is_not_slow_does_not_query_for_transactions(
     monkeypatch.setattr(PostgreSQL, "read", None)
     push_many(3, queue=QUEUE)
     assert len(claim(2)) == 2
+
+
+def test_a_slow_claim_does_not_query_again_before_a_transaction_can_be_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claim_floors, "SLOW", 0.0)
+    ages = iter([timedelta(seconds=2), timedelta(seconds=6)])
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(claim_floors, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(
+        PostgreSQL, "read", lambda *_: [OldestTransaction(next(ages), timezone.now())]
+    )
+    lasting(monkeypatch, 3600.0)
+    push_many(9, queue=QUEUE)
+    claim()
+    # The oldest transaction gets old in three seconds, and any other later.
+    clock.now += 2.9
+    claim()
+    assert floors.of(QUEUE) is None
+    clock.now += 0.2
+    claim()
+    assert floors.of(QUEUE) is not None
+    assert next(ages, None) is None
 
 
 @pytest.mark.usefixtures("always_slow")

@@ -229,6 +229,25 @@ def test_a_plan_is_made_again_when_it_is_old_or_was_slow(monkeypatch: pytest.Mon
     assert kept() != third
 
 
+def test_what_is_slow_with_a_new_plan_too_is_not_planned_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    push_many(6, queue=QUEUE)
+    monkeypatch.setattr(kept_plans, "SLOW", 0.0)
+    claim()
+    first = kept()
+    claim()
+    claim()
+    assert kept() == first
+    # It was fast meanwhile, so that a new plan may help.
+    monkeypatch.setattr(kept_plans, "SLOW", 3600.0)
+    claim()
+    monkeypatch.setattr(kept_plans, "SLOW", 0.0)
+    claim()
+    claim()
+    assert kept() != first
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -58,6 +58,9 @@ class _Session:
         context.adapters.register_loader("timestamptz", TimestamptzLoader)
         self.read = Transformer(context)
         self.planned_at: dict[str, float] = {}
+        # What was slow with a new plan: not the plan is the cause, but a busy machine, which would
+        # be busier if it planned each time.
+        self.slow_anyway: set[str] = set()
         # A pooler responds to the start-up packet itself, with an invented process id.
         (found,) = direct_statements.results(link, b"SELECT pg_backend_pid()")
         pid = found.get_value(0, 0) if found.status == pq.ExecStatus.TUPLES_OK else None
@@ -108,7 +111,8 @@ def rows(
         name, prepare, execute = _prepared(statement, tuple(values), tuple(map(type, given)))
         planned_at = session.planned_at.get(name)
         now = time.monotonic()
-        if planned_at is None or now - planned_at >= LONGEST:
+        is_new = planned_at is None or now - planned_at >= LONGEST
+        if is_new:
             again = b"" if planned_at is None else b"DEALLOCATE %s; " % name.encode()
             prepared = direct_statements.results(link, again + prepare)[-1]
             if prepared.status != pq.ExecStatus.COMMAND_OK:
@@ -127,7 +131,11 @@ def rows(
                 if not is_in_transaction:
                     return None
             raise errors.error_from_result(result, encoding=link.info.encoding)
-        if time.monotonic() - now >= SLOW:
+        if time.monotonic() - now < SLOW:
+            session.slow_anyway.discard(name)
+        elif is_new:
+            session.slow_anyway.add(name)
+        elif name not in session.slow_anyway:
             session.planned_at[name] = float("-inf")
         session.read.set_pgresult(result)
         return session.read.load_rows(0, result.ntuples, tuple)
