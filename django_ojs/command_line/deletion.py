@@ -5,9 +5,9 @@ from typing import Final
 
 from django.utils import timezone
 
-from django_ojs.command_line.changes import ask, number_of_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.queues import known_queue
+from django_ojs.command_line.retry_and_cancel import ask, number_of_jobs
 from django_ojs.command_line.subcommand import (
     FAILED,
     OK,

@@ -22,7 +22,7 @@ from django_ojs.testing import runner
 from django_ojs.testing.clock import Clock
 from django_ojs.testing.drain import Drained, drain
 from django_ojs.testing.expectation import Expectation, Task, TypeOrHandler, type_of
-from django_ojs.testing.failures import Error, Failures
+from django_ojs.testing.injected_errors import Error, Failures
 from django_ojs.testing.recorder import FakeModeError, Recorder
 from django_ojs.testing.rows import InlineRows, Rows
 

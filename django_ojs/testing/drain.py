@@ -14,7 +14,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage import transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing import runner
-from django_ojs.testing.failures import Failures
+from django_ojs.testing.injected_errors import Failures
 from django_ojs.testing.rows import Rows
 from django_ojs.testing.savepoints import savepoint
 from django_ojs.worker.job_log import JobLog

@@ -31,7 +31,7 @@ from django_ojs.storage.dialects.rows import ALL_RULES, ClaimRequest
 from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.transitions import Claim
 from django_ojs.testing import runner
-from django_ojs.testing.failures import Failures
+from django_ojs.testing.injected_errors import Failures
 from django_ojs.testing.savepoints import savepoint
 from django_ojs.worker.in_flight import Run
 

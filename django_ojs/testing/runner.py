@@ -21,7 +21,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.job_row import CLAIMED
-from django_ojs.testing.failures import Failures
+from django_ojs.testing.injected_errors import Failures
 from django_ojs.testing.recorder import admit_in_memory, recorded
 from django_ojs.testing.savepoints import savepoint, transactions_ended
 from django_ojs.worker import event_loop, executor, handler_call

@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 import django_ojs as ojs
-from django_ojs.extensions.workflows.operations import cancellation as workflow_cancellation
+from django_ojs.extensions.workflows.operations import cancel_workflow
 from django_ojs.operations import queues
 from tests import factories
 from tests.admin import test_cron_jobs
@@ -96,7 +96,7 @@ def test_an_error_of_an_operation_is_shown_on_the_page() -> None:
     ):
         visit(f"job/action/{action}/", {"key": str(key), "confirmed": "1"}, said)
     workflow = ojs.chain(ojs.request("other.go", [])).enqueue()
-    workflow_cancellation.cancel(workflow.id)
+    cancel_workflow.cancel(workflow.id)
     ended = {"key": str(workflow.id), "confirmed": "1"}
     visit("workflow/action/cancel/", ended, "The workflow has ended: it is cancelled.")
 

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.command_line.changes import ask
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
     ListColumn,
@@ -19,6 +18,7 @@ from django_ojs.command_line.lists import (
     write_list,
     write_table,
 )
+from django_ojs.command_line.retry_and_cancel import ask
 from django_ojs.command_line.subcommand import (
     OK,
     Options,

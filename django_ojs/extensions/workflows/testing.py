@@ -15,7 +15,7 @@ from django_ojs.extensions.workflows.models import (
     WorkflowState,
     WorkflowStep,
 )
-from django_ojs.extensions.workflows.operations.cancellation import check_running
+from django_ojs.extensions.workflows.operations.cancel_workflow import check_running
 from django_ojs.extensions.workflows.operations.queries import not_found
 from django_ojs.extensions.workflows.operations.starting import envelope_of
 from django_ojs.extensions.workflows.spec import Graph

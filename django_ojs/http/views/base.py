@@ -17,10 +17,9 @@ from rest_framework.views import APIView
 from django_ojs import hooks
 from django_ojs.extension import Actor
 from django_ojs.http import compression, error_responses, headers, throttling
-from django_ojs.http.access import API_KEY, Access, access_of, required_access
+from django_ojs.http.access import API_KEY, Access, HasScope, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
-from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import known_names, operator

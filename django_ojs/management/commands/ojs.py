@@ -6,12 +6,12 @@ from typing import Any, Final
 from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.command_line import (
-    changes,
     dead_letters,
     deletion,
     doctor,
     jobs,
     queues,
+    retry_and_cancel,
     stats,
     transfer,
     workers,
@@ -54,7 +54,7 @@ question that was not answered with yes.
 _CORE: Final[tuple[Subcommand, ...]] = (
     *jobs.SUBCOMMANDS,
     *dead_letters.SUBCOMMANDS,
-    *changes.SUBCOMMANDS,
+    *retry_and_cancel.SUBCOMMANDS,
     *queues.SUBCOMMANDS,
     *stats.SUBCOMMANDS,
     *workers.SUBCOMMANDS,

@@ -2,7 +2,7 @@
 
 from django_ojs.extensions.workflows.operations.advance import advance, advance_due
 from django_ojs.extensions.workflows.operations.after_commit import advance_after_commit
-from django_ojs.extensions.workflows.operations.cancellation import cancel
+from django_ojs.extensions.workflows.operations.cancel_workflow import cancel
 from django_ojs.extensions.workflows.operations.creation import check, create
 from django_ojs.extensions.workflows.operations.history import history_of
 from django_ojs.extensions.workflows.operations.progress import (
