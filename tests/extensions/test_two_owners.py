@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -26,7 +27,7 @@ from django_ojs.spec.hold import FREE, held_by
 from django_ojs.storage import database, holds, queue_configs, remains, schema
 from django_ojs.storage.claims import Claimed
 from tests.cases import together
-from tests.factories import DAY, WORKER, checks_are_due, held, jobs, jobs_of_key, push, push_many
+from tests.factories import WORKER, checks_are_due, held, jobs, jobs_of_key, push, push_many
 from tests.other_session import Other, open_transaction, until_one_waits
 from tests.test_extension import installed
 from tests.testapp.models import Thing
@@ -355,7 +356,7 @@ def test_a_limit_of_the_queue_holds_beside_the_extension(keeper: Keeper) -> None
 
 def retried(job: Job) -> Job:
     """Return a job that was discarded while it waited, after a retry by hand."""
-    jobs().filter(pk=job.pk).update(expires_at=timezone.now() - DAY)
+    jobs().filter(pk=job.pk).update(expires_at=timezone.now() - timedelta(days=1))
     assert expiry.expire() == 1
     return retry.retry(job.pk)
 
