@@ -343,7 +343,7 @@ def _run_step(name: str, run: Callable[[], Any]) -> int:
     """Run a step. An error of the database is raised; any other one must not end the thread."""
     try:
         return run() or 0
-    except (DatabaseError, MemoryError):
+    except (DatabaseError, MemoryError, KeyboardInterrupt):
         raise
     except BaseException as error:
         failed(name, "failed in a step of the maintenance", error)
