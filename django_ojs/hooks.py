@@ -108,6 +108,12 @@ class Registry:
                     f"The extensions {known.name} and {each.name} of django_ojs have the number "
                     f"{each.number}: give one of them another."
                 )
+            names = {found.name for at, found in self._extensions.items() if at != each.number}
+            if each.name in names:
+                raise ImproperlyConfigured(
+                    f"Two extensions of django_ojs have the name {each.name!r}: give one of them "
+                    "another. Its errors and findings are told by it."
+                )
             self._extensions[each.number] = each
         self.compile()
         for each in extensions:
