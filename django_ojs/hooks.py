@@ -108,6 +108,12 @@ class Registry:
                     f"The extensions {known.name} and {each.name} of django_ojs have the number "
                     f"{each.number}: give one of them another."
                 )
+            names = {found.name for at, found in self._extensions.items() if at != each.number}
+            if each.name in names:
+                raise ImproperlyConfigured(
+                    f"Two extensions of django_ojs have the name {each.name!r}: give one of them "
+                    "another. Its errors and findings are told by it."
+                )
             self._extensions[each.number] = each
         self.compile()
         for each in extensions:
@@ -343,7 +349,7 @@ def _run_step(name: str, run: Callable[[], Any]) -> int:
     """Run a step. An error of the database is raised; any other one must not end the thread."""
     try:
         return run() or 0
-    except (DatabaseError, MemoryError):
+    except (DatabaseError, MemoryError, KeyboardInterrupt):
         raise
     except BaseException as error:
         failed(name, "failed in a step of the maintenance", error)

@@ -200,6 +200,14 @@ def test_two_extensions_of_one_number_are_an_error() -> None:
         registry.register(Another(Hooks(), "b"))
 
 
+def test_two_extensions_of_one_name_are_an_error() -> None:
+    with (
+        installed(Other(Hooks(), "a", 40)),
+        pytest.raises(ImproperlyConfigured, match="Two extensions of django_ojs have the name 'a'"),
+    ):
+        registry.register(Other(Hooks(), "a", 41))
+
+
 @pytest.mark.parametrize("number", [-1, 63])
 def test_a_number_that_is_no_bit_of_a_queue_is_an_error(number: int) -> None:
     with pytest.raises(ImproperlyConfigured, match="give it one below 63"):
@@ -379,7 +387,7 @@ def test_a_task_is_told_if_it_has_changed_rows(caplog: pytest.LogCaptureFixture)
         told.append((name, changed))
 
     assert hooks.run_task("a", lambda: 1) == 1
-    others = Other(Hooks(task_done=broken)), Other(Hooks(task_done=tell), number=41)
+    others = Other(Hooks(task_done=broken)), Other(Hooks(task_done=tell), "second", 41)
     with installed(*others):
         assert [hooks.run_task(f"{number}", lambda n=number: n) for number in (0, 3)] == [0, 3]
     assert told == [("3", 3)]
@@ -406,7 +414,7 @@ def test_a_finished_job_that_an_extension_needs_outlives_its_retention(in_queue:
 def test_a_worker_that_ends_calls_the_highest_number_first() -> None:
     called: list[int] = []
     others = [
-        Other(Hooks(worker_ends=partial(called.append, number)), number=number)
+        Other(Hooks(worker_ends=partial(called.append, number)), name=f"e{number}", number=number)
         for number in (40, 41)
     ]
     with installed(*others):

@@ -484,6 +484,27 @@ def test_an_error_that_is_no_exception_harms_only_its_job(trigger: Trigger) -> N
     assert make.read(good.pk).state == State.COMPLETED
 
 
+@pytest.mark.parametrize(
+    "error", [LookupError("not now"), InvalidRequest("not now"), Conflict("not now")]
+)
+def test_a_completion_that_an_extension_undoes_is_a_dead_letter_that_names_it(
+    error: Exception,
+) -> None:
+    def undo(change: Any) -> None:
+        if bad.pk in change.after:
+            raise error
+
+    registry.failures.clear()
+    bad, good = (make.push(type=GOOD, args=[7], queue="both") for _ in range(2))
+    with installed(Other(Hooks(changed={Trigger.ACK: undo}), "breaks", NUMBER)):
+        call_command("ojs_worker", "--once", "--queues", "both")
+    stored = make.read(bad.pk)
+    assert (stored.state, stored.error["type"]) == (State.DISCARDED, "result_rejected")
+    assert "The extension breaks failed when the comp" in stored.error["message"]
+    assert make.read(good.pk).state == State.COMPLETED
+    assert any("The extension breaks" in each.text for each in failed_extensions())
+
+
 def test_a_request_that_is_done_succeeds_although_a_hook_fails_after_it() -> None:
     def broken(*args: Any) -> Any:
         raise LookupError("the extension broke")

@@ -15,12 +15,14 @@ from uuid import UUID
 
 from django.db import Error, connections
 
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extension import Known, Suspended
+from django_ojs.hooks import UNDONE_BY
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
+from django_ojs.spec.errors import Conflict, JobNotFound, OJSError, RowLocked
 from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
@@ -150,6 +152,8 @@ class Completer:
         self._locked: set[Run] = set()
         self._completions_together, self._failures_together = GroupSize(), GroupSize()
         self._is_away = False
+        # The error of the last write that was rejected.
+        self._rejection: Exception | None = None
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
         self._closing = threading.Event()
@@ -527,17 +531,22 @@ class Completer:
         self._committed(run, seconds)
 
     def _fail_rejected(self, item: Completion) -> None:
-        rejected = ResultRejected(
-            f"The database rejected the result (the handler: {item.run.handler.place})"
-        )
+        error = self._rejection
+        said = "The database rejected the result"
+        if (name := getattr(error, UNDONE_BY, None)) is not None:
+            # The handler has had its effects, which another run would repeat.
+            said = f"The extension {name} failed when the completion was stored"
+            if isinstance(error, OJSError):  # It is a rejection that no caller gets.
+                hooks.failed(name, "rejected a completion", error)
+        rejected = ResultRejected(f"{said} (the handler: {item.run.handler.place})")
         failure = Failure.from_exception(rejected)
         job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
-        """Retry while the database is away. Return False when the database rejects the write.
+        """Retry while the database is away. Return False when it or an extension rejects the write.
 
-        Raises StatementStopped, and RowLocked.
+        `_rejection` is then the error. Raises StatementStopped, and RowLocked.
         """
         backoff = Backoff()
         try:
@@ -546,17 +555,18 @@ class Completer:
                 try:
                     write()
                     return True
-                except (Conflict, JobNotFound):
-                    # Cancelled, claimed by another worker after its lease expired, or pruned: the
-                    # outcome of this run is discarded.
-                    for run in runs:
-                        self._lost(run)
-                    return True
                 except RowLocked:
                     raise
                 except MemoryError:
                     raise  # The process cannot go on; see `supervisor`.
                 except Exception as error:
+                    is_lost = isinstance(error, Conflict | JobNotFound)
+                    if is_lost and not hasattr(error, UNDONE_BY):
+                        # Cancelled, claimed by another worker after its lease expired, or pruned:
+                        # the outcome of this run is discarded.
+                        for run in runs:
+                            self._lost(run)
+                        return True
                     if database.is_stopped(error):
                         raise StatementStopped(error, time.monotonic() - began) from error
                     if database.is_unavailable(error):
@@ -577,6 +587,7 @@ class Completer:
                     )
                     # The connection may be the cause, so the next write gets another one.
                     connections.close_all()
+                    self._rejection = error
                     return False
         finally:
             self._is_away = False

@@ -279,7 +279,7 @@ class TestQueues:
         said = "The oldest ready job of email has waited too long; 1 job is ready."
         assert said in plain(found)
         assert "16 min" in plain(found)
-        assert f"{said} For 16min" in doctor()
+        assert f"{said} For 16 min" in doctor()
         with override_settings(OJS={"WARN_OLDEST_AVAILABLE": "PT17M"}):
             assert problems(root("second")) == []
         mode.enable(reason="the new disk")
