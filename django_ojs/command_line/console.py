@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -83,6 +84,19 @@ class Console:
     def line(self, text: str = "", style: str = "") -> None:
         """Write a line."""
         self._write(f"{self._styled(printable(text), style)}\n")
+
+    def prose(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Write a line; if the terminal is too narrow, several, all but the first indented."""
+        width = shutil.get_terminal_size().columns if self.is_terminal else len(text) or 1
+        # A word is not cut: it may be a name, or something to copy.
+        for line in textwrap.wrap(
+            printable(text),
+            width,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ):
+            self.line(line, style)
 
     def note(self, text: str) -> None:
         """Write a line to stderr, which is not part of the result."""

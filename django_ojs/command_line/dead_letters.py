@@ -60,8 +60,8 @@ _COLUMNS: Final[list[ListColumn[Group]]] = [
     column("error_type"),
     column("message", "text"),
     column("type"),
-    column("queue", drops=2),
-    column("first", "time", drops=3),
+    column("queue"),
+    column("first", "time", drops=2),
     column("last", "time", drops=1),
     ListColumn(name="search", value=lambda group: _search(group) or None, only="json"),
 ]

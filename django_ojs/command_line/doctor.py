@@ -125,7 +125,7 @@ def _implied(check: Check) -> list[Finding]:
 def _show_verdict(console: Console) -> None:
     with suppress(ProgrammingError):  # The check says that it could not read.
         found = verdict.of(current_findings.read(), health_queries.maintained())
-        console.line(str(found), _STYLES[found.level])
+        console.prose(str(found), _STYLES[found.level])
 
 
 def _show(console: Console, results: Sequence[_Result]) -> None:
@@ -135,17 +135,20 @@ def _show(console: Console, results: Sequence[_Result]) -> None:
     for each, check in sorted(found, key=lambda pair: order.index(pair[0].severity)):
         word, style = ("PROBLEM", "bold red") if each.is_incident else ("advice", "yellow")
         since = f" For {duration(abs(timezone.now() - each.since))}." if each.since else ""
-        console.line(f"{word:<9} {each.text}{since} ({check.name})", style)
-        console.line(f"          Why: {each.why}{' ' * bool(each.cause)}{each.cause}")
-        console.line(f"          Do:  {each.cure}")
+        console.prose(f"{word:<9} {each.text}{since} ({check.name})", style, indent=10)
+        why = f"{each.why} {each.cause}".rstrip()
+        console.prose(f"          Why: {why}", indent=15)
+        console.prose(f"          Do:  {each.cure}", indent=15)
         if each.command:
             console.line(f"          Run: manage.py {each.command}")
     for result in results:
         for each in result.repaired:
-            console.line(f"{'repaired':<9} {each.text} ({result.check.name})", "green")
-            console.line(f"          Why: {each.why}")
+            console.prose(f"{'repaired':<9} {each.text} ({result.check.name})", "green", indent=10)
+            console.prose(f"          Why: {each.why}", indent=15)
         if not result.findings and not result.repaired:
-            console.line(f"{'ok':<9} {result.check.about} ({result.check.name})", "green")
+            console.prose(
+                f"{'ok':<9} {result.check.about} ({result.check.name})", "green", indent=10
+            )
 
 
 def _as_json(result: _Result) -> dict[str, Any]:

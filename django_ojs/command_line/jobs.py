@@ -129,7 +129,7 @@ def _jobs(console: Console, options: Options) -> int:
     if is_table and page.after is not None:
         number, more = listing.count(which)
         found = f"at least {grouped(number)}" if more else grouped(number)
-        console.line(f"There are {found} jobs. The next ones: --after {page.after}")
+        console.prose(f"There are {found} jobs. The next ones: --after={page.after}")
     return OK
 
 

@@ -30,7 +30,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, queue_configs, remains, schema
 from django_ojs.storage.dialects.server import HorizonHolder
 from django_ojs.storage.figures import counts
-from tests.command_line.run import Run, ojs
+from tests.command_line.run import Run, Terminal, ojs
 from tests.databases import ALIASES
 from tests.factories import (
     HOUR,
@@ -98,6 +98,20 @@ def test_a_site_in_order_has_no_finding() -> None:
     number = len(CHECKS) - (2 if connection.vendor == "postgresql" else 4)
     assert run.out.count("ok  ") == number
     assert run.out.endswith(f"Problems: 0, advice: 0, in {number} checks.\n")
+
+
+def test_on_a_terminal_of_80_columns_no_line_is_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    push(queue="a-queue-that-no-worker-fetches-from")
+    only = ("doctor", "--only", "bounds,overview", "--no-color")
+    wide = ojs(*only).out
+    narrow = ojs(*only, out=Terminal()).out
+    assert max(map(len, wide.splitlines())) > 80
+    assert max(map(len, narrow.splitlines())) <= 80
+    # No word is cut or lost; the ages go on.
+    words = [[each for each in text.split() if each.isalpha()] for text in (narrow, wide)]
+    assert words[0] == words[1]
+    assert "a-queue-that-no-worker-fetches-from" in narrow
 
 
 @pytest.mark.postgresql

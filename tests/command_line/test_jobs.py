@@ -335,6 +335,28 @@ def test_on_a_terminal_of_80_columns_no_name_is_cut(monkeypatch: pytest.MonkeyPa
     assert row.split()[:4] == [job[:8], "mail.send_all", "customer-mail", "dead"]
     # Its beginning stands for the job.
     assert job in ojs("show", row.split()[0]).out
+    push(queue="other")
+    *_rows, more, after = ojs("jobs", "--limit", 1, out=Terminal()).out.splitlines()
+    assert more.startswith("There are 2 jobs. The next ones:")
+    assert max(len(more), len(after)) <= 80
+    # It is copied as it is.
+    assert after.startswith("--after=")
+    assert job in ojs("jobs", after, "--json").out
+
+
+def test_dead_letters_with_long_names_show_their_queue_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    retry = hourly(1, on_exhaustion="dead_letter")
+    job = active(queue="email", type="email.newsletter", retry=retry)
+    error = Failure(type="smtplib.SMTPServerDisconnected", message="Connection closed " * 9)
+    fail.fail(job.id, error)
+    head, row, *_rest = ojs("dead-letters", "--no-color", out=Terminal()).out.splitlines()
+    assert max(len(head), len(row)) <= 80
+    assert head.split()[-2:] == ["TYPE", "QUEUE"]
+    assert row.split()[1] == error.type
+    assert row.split()[-2:] == ["email.newsletter", "email"]
 
 
 def test_dead_letters_of_one_message_are_a_group_whatever_its_numbers_are(
@@ -351,11 +373,12 @@ def test_dead_letters_of_one_message_are_a_group_whatever_its_numbers_are(
     ]
     monkeypatch.setenv("COLUMNS", "80")
     shown = ojs("dead-letters", "--no-color", out=Terminal()).out.splitlines()
-    assert re.split("  +", shown[1].strip())[:4] == [
+    assert re.split("  +", shown[1].strip())[:5] == [
         "2",
         "Boom",
         "order … of … failed",
         "mail.send",
+        "mail",
     ]
     assert ojs("retry", "--search", found[0]["search"], "--yes").code == 0
     (left,) = Job.objects.filter(dead_letter=True)

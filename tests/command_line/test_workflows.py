@@ -45,7 +45,7 @@ def test_an_operator_finds_a_workflow_that_does_not_go_on_and_cancels_it() -> No
         word for word in (part.strip() for part in running.split("  ")) if word
     ][:7]
     assert str(order.id) in run("workflows", "list", "--state", "running").out
-    assert "There are more: --after " in run("workflows", "list", "--limit", "1").out
+    assert "There are more: --after=" in run("workflows", "list", "--limit", "1").out
     assert run("workflows", "list", "--state", "completed").out == "There is no such workflow.\n"
 
     # Each step with its job, and what it waits for.

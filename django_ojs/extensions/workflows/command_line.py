@@ -61,7 +61,7 @@ def _list(console: Console, options: Options) -> int:
     none = "There is no such workflow." if options["state"] else "No workflows."
     is_table = write_list(console, "workflows", _COLUMNS, page.rows, none=none, next=page.after)
     if is_table and page.after is not None:
-        console.line(f"There are more: --after {page.after}")
+        console.prose(f"There are more: --after={page.after}")
     return OK
 
 
