@@ -44,7 +44,7 @@ class RuledClaim:
     aside, all of this is repeated with the candidates behind them. At the end, the rules are told
     which jobs have `started`, the last rule first.
 
-    An error undoes the claim.
+    An error undoes the claim, and is logged: no job of this queue is claimed.
     """
 
     #: How many jobs may start. None means any number.

@@ -20,6 +20,7 @@ from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fetch, queues
+from django_ojs.reports.health_queries import failed_extensions
 from django_ojs.spec import hold, ids, json
 from django_ojs.storage import queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
@@ -43,7 +44,6 @@ class Rule(ClaimRule):
     set_aside: SetAside = SetAside.NO
     calls: list[str] = field(default_factory=list)
     taken: list[Any] = field(default_factory=list)
-    error: Exception | None = None
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         self.calls.append(f"begin {request.limit}")
@@ -81,8 +81,6 @@ class Part(RuledClaim):
 
     def started(self, jobs: Sequence[Claimed]) -> None:
         self.rule.calls.append(f"started {len(jobs)}")
-        if self.rule.error is not None:
-            raise self.rule.error
 
 
 @dataclass
@@ -161,12 +159,51 @@ def test_a_job_that_is_too_large_is_not_counted(rule: Rule) -> None:
     assert len(found) == 2
 
 
-def test_an_error_of_a_rule_undoes_the_claim(rule: Rule) -> None:
-    push(queue=QUEUE)
-    rule.error = ValueError("it does not count")
-    with pytest.raises(ValueError, match="it does not count"):
-        claim()
-    assert jobs().get().state == "available"
+def raises(*_: Any) -> Any:
+    raise ValueError("it does not count")
+
+
+def others(_part: Part, at_most: int, _condition: Any) -> list[Candidate]:
+    return [Candidate(job.pk, 0, job.hold) for job in jobs().exclude(queue=QUEUE)[:at_most]]
+
+
+@together(
+    "of, name, wrong",
+    [
+        (Rule, "begin", raises),
+        (Rule, "begin", lambda *_: None),
+        (Part, "candidates", raises),
+        (Part, "candidates", lambda *_: None),
+        (Part, "candidates", others),
+        (Part, "in_order", raises),
+        (Part, "read", raises),
+        (Part, "may_start", raises),
+        (Part, "may_start", lambda *_: True),
+        (Part, "take", raises),
+        (Part, "reject", raises),
+        (Part, "set_aside", raises),
+        (Part, "set_aside", lambda *_: None),
+        (Part, "started", raises),
+    ],
+    undo=True,
+)
+def test_a_rule_that_fails_stops_no_other_queue_and_is_named(
+    of: type, name: str, wrong: Any, rule: Rule, monkeypatch: Any, caplog: Any
+) -> None:
+    job, other = push(queue=QUEUE), push(queue="other")
+    if name == "reject":
+        rule.rejects = lambda _: True
+    with monkeypatch.context() as patch:
+        patch.setattr(of, name, wrong)
+        caplog.clear()
+        found = fetch.fetch([QUEUE, "other"], count=2, worker_id=WORKER, due=False)
+    assert [each.id for each in found] == [other.pk]
+    assert jobs().get(pk=job.pk).state == "available"
+    said = f"failed in a claim of the queue {QUEUE}"
+    assert f"The extension ruling of django_ojs {said}." in caplog.messages
+    assert said in failed_extensions()[0].text
+    rule.rejects = lambda _: False
+    assert [each.id for each in claim()] == [job.pk]
 
 
 def test_a_rule_decides_on_the_jobs_that_are_open_to_it_alone_in_the_order_of_the_queue(

@@ -18,7 +18,7 @@ from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.liveness import KnownWorker, Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
+from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
@@ -187,6 +187,15 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
             return database.retried(partial(transitions.claim, request))
         except transitions.RulesUnknown:
             of_jobs = holds.learn_rules(request.queue)
+        except Exception as error:
+            if not rules or isinstance(error, OJSError):
+                raise
+            _check_of_hook(error)
+            # It has undone the claim. The other queues must not wait for the end of the error.
+            known = (each for each in hooks.registry.extensions() if rules >> each.number & 1)
+            names = ", ".join(each.name for each in known)
+            hooks.failed(names, f"failed in a claim of the queue {request.queue}", error)
+            break
     return []
 
 

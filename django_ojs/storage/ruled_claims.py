@@ -185,6 +185,8 @@ class _Choice:
         jobs: list[Claimed] = []
         if found.chosen:
             jobs = claim_these([each.id for each in found.chosen], request)
+            if any(job.queue != request.queue for job in jobs):
+                raise ValueError("A rule has chosen a job of another queue.")
             if not jobs and claim_these is transitions.claim_chosen:
                 # If the worker's row is gone instead, the next claim returns no job either.
                 raise transitions.RulesUnknown
@@ -225,7 +227,8 @@ class _Choice:
         if not against:
             return True
         found.rejects_plain |= not job.hold
-        if any(answer is MayStart.BUSY for _, answer in against):
+        # An answer of another type, such as True, is an error.
+        if any(MayStart(answer) is MayStart.BUSY for _, answer in against):
             found.has_left = found.is_busy = True
             return False
         match against[0][0].reject(job) if len(against) == 1 else SetAside.NO:
