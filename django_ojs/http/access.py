@@ -4,10 +4,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rest_framework.permissions import BasePermission
-from rest_framework.request import Request
-from rest_framework.views import APIView
-
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec.errors import PermissionDenied, Unauthenticated
 from django_ojs.spec.scopes import Scope, complete
@@ -151,29 +147,3 @@ def unauthenticated() -> Unauthenticated:
 def scopes_of(user: User) -> frozenset[Scope]:
     """Return the scopes that a user has by Django permissions."""
     return frozenset(scope for scope, name in PERMISSIONS.items() if user.has_perm(name))
-
-
-class HasScope(BasePermission):
-    """The DRF permission of the routes, which are closed by default.
-
-    It requires the scope that `view.needs` has for the method.
-
-    Raises Unauthenticated without credentials, PermissionDenied without the scope. A method that
-    the view has and `needs` does not name is denied to every caller.
-    """
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        access = required_access(request)
-        method = request.method or ""
-        scope = _scope(view, method)
-        if scope is not None:
-            access.check(scope)
-        elif method != "OPTIONS" and method in view.allowed_methods:
-            raise PermissionDenied("No scope allows this method here.")
-        return True
-
-
-def _scope(view: Any, method: str) -> Scope | None:
-    needs: dict[str, Scope] = getattr(view, "needs", {})
-    # Django serves HEAD with the handler of GET.
-    return needs.get(method) or (needs.get("GET") if method == "HEAD" else None)

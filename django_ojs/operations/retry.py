@@ -1,6 +1,6 @@
 """RETRY by hand (ojs-core §6.3): a discarded job becomes available again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +14,7 @@ from django_ojs.operations import draining
 from django_ojs.operations.access import operator
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, notify, transitions
+from django_ojs.storage import database, holds, notify, transitions
 
 _DEADLINES: Final = ("expires_at", "enqueue_ttl", "total_timeout")
 
@@ -53,7 +53,8 @@ def revive(held: Collection[Job]) -> int:
     return number
 
 
-def _revive_all(discarded: Collection[Job]) -> int:
+def _revive_all(discarded: Sequence[Job]) -> int:
+    holds.decide_again(discarded)
     keys = [job.pk for job in discarded]
     late = set(Job.primary.filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
     number = _revive([key for key in keys if key not in late])

@@ -97,13 +97,24 @@ def give_on(number: int, keys: Collection[UUID]) -> None:
     _open([job for job in jobs if job.hold != FREE and owner_of(job.hold) == number], but=number)
 
 
+def decide_again(jobs: Sequence[Job]) -> None:
+    """Keep jobs, which have ended and are to wait again, only for extensions that hold them now.
+
+    The caller has locked them. Since they were held, an extension may have opened or forgotten
+    them, or was removed or added.
+    """
+    if registry.holds or any(job.hold for job in jobs):
+        _open(jobs)
+
+
 def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> None:
     """Give each of these jobs, which are locked, to the next extension that holds it.
 
     Extensions that hold it come first, then those whose rules decide on it. Of several, the first
     counts.
     """
-    keys = [job.pk for job in jobs]
+    before = {job.pk: job.hold for job in jobs}
+    keys = list(before)
     values = {key: [to] for key in keys}
     for number, hook in registry.holds.items():
         if number != but and keys:
@@ -112,7 +123,8 @@ def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> Non
     by_value: dict[int, list[UUID]] = {}
     for key, found in values.items():
         value = min(found, key=lambda each: (each < FIRST_HELD, each == FREE, each))
-        by_value.setdefault(value, []).append(key)
+        if value != before[key]:
+            by_value.setdefault(value, []).append(key)
     for value, some in by_value.items():
         _set(value, some)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.utils import timezone
 
 from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.limits import limit_checks
@@ -20,7 +22,7 @@ from django_ojs.extensions.limits.extension import KeyLimitsExtension
 from django_ojs.extensions.limits.models import HELD, OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fail, fetch, queues
+from django_ojs.operations import ack, cancel, expiry, fail, fetch, queues, retry
 from django_ojs.spec.hold import FREE, held_by
 from django_ojs.storage import database, holds, queue_configs, remains, schema
 from django_ojs.storage.claims import Claimed
@@ -347,3 +349,46 @@ def test_a_limit_of_the_queue_holds_beside_the_extension(keeper: Keeper) -> None
     assert claim() == []
     ack.ack(running.id)
     assert [each.id for each in claim()] == [job.pk]
+
+
+# --- ended, and retried -----------------------------------------------------------------------
+
+
+def retried(job: Job) -> Job:
+    """Return a job that was discarded while it waited, after a retry by hand."""
+    jobs().filter(pk=job.pk).update(expires_at=timezone.now() - timedelta(days=1))
+    assert expiry.expire() == 1
+    return retry.retry(job.pk)
+
+
+def test_a_retry_keeps_what_an_extension_has_forgotten_from_nobody(keeper: Keeper) -> None:
+    job = push(queue=QUEUE)
+    keeper.keep(job.pk)
+    Thing.objects.all().delete()
+    assert retried(job).hold == FREE
+    assert [each.id for each in claim()] == [job.pk]
+
+
+def test_a_retry_leaves_a_job_with_the_extension_that_holds_it(keeper: Keeper) -> None:
+    job = push(queue=QUEUE)
+    keeper.keep(job.pk)
+    assert retried(job).hold == held_by(keeper.number)
+    assert claim() == []
+    keeper.let_go(job.pk)
+    assert [each.id for each in claim()] == [job.pk]
+
+
+def test_a_retried_job_of_a_removed_extension_runs(keeper: Keeper) -> None:
+    job = push(queue=QUEUE)
+    keeper.keep(job.pk)
+    registry.remove(keeper)
+    repair()
+    assert retried(job).hold == FREE
+    assert [each.id for each in claim()] == [job.pk]
+
+
+def test_a_retried_job_has_the_limit_that_was_removed_and_is_back() -> None:
+    _, job = at_limit()
+    jobs().filter(pk=job.pk).update(hold=FREE)  # As `migrate ojs_limits zero` leaves it.
+    assert retried(job).hold == OPEN
+    assert claim() == []

@@ -11,7 +11,7 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, reverse
 
 from django_ojs.http import urls
-from django_ojs.http.access import HasScope
+from django_ojs.http.views.base import HasScope
 from django_ojs.spec.scopes import Scope
 from tests.cases import together
 

@@ -17,19 +17,46 @@ from rest_framework.views import APIView
 from django_ojs import hooks
 from django_ojs.extension import Actor
 from django_ojs.http import compression, error_responses, headers, throttling
-from django_ojs.http.access import API_KEY, Access, HasScope, access_of, required_access
+from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import known_names, operator
 from django_ojs.spec import json
+from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
 
 #: What DRF keeps on each request; nothing here uses them.
 _NO_NEGOTIATION: Final = BaseContentNegotiation()
 _NO_RENDERER: Final = BaseRenderer()
+
+
+class HasScope(BasePermission):
+    """The DRF permission of the routes, which are closed by default.
+
+    It requires the scope that `view.needs` has for the method.
+
+    Raises Unauthenticated without credentials, PermissionDenied without the scope. A method that
+    the view has and `needs` does not name is denied to every caller.
+    """
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        access = required_access(request)
+        method = request.method or ""
+        scope = _scope(view, method)
+        if scope is not None:
+            access.check(scope)
+        elif method != "OPTIONS" and method in view.allowed_methods:
+            raise PermissionDenied("No scope allows this method here.")
+        return True
+
+
+def _scope(view: Any, method: str) -> Scope | None:
+    needs: dict[str, Scope] = getattr(view, "needs", {})
+    # Django serves HEAD with the handler of GET.
+    return needs.get(method) or (needs.get("GET") if method == "HEAD" else None)
 
 
 class OJSView(APIView):

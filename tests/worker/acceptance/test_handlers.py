@@ -89,7 +89,9 @@ def test_a_process_that_a_handler_forks_does_not_go_on_as_a_second_worker(
     # No process of the tree is left then.
     assert tree.ends() == 0, tree.log
     for job, code in forking.items():
-        assert (becomes(job, "completed").result, runs(job)) == (code, [(1, 1)])
+        # One run, whatever its number: a job that waits long for a thread is given back and claimed
+        # again.
+        assert (becomes(job, "completed").result, len(runs(job))) == (code, 1)
     for number, job in enumerate(others):
         assert (becomes(job, "completed").result, marks(job)) == (str(number), [str(number)])
     assert Thing.objects.count() == 6 * (handler is handlers.fork_atomic)
