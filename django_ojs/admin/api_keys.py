@@ -1,7 +1,7 @@
 """API keys: created, shown once, changed and revoked."""
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -117,11 +117,13 @@ class ApiKeyAdmin(SecretPageAdmin):
         "expires_at",
         "last_used_at",
     )
-    list_display_links = ("name",)
     search_fields = ("name", "prefix")
     ordering = ("name", "-pk")
+    order: ClassVar = {"name": str, "-pk": int}
+    when_empty = gettext_lazy(
+        "There is no API key yet. Add one for each program that uses the HTTP API."
+    )
     actions = ("revoke",)
-    show_full_result_count = False
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # Otherwise a query string could probe the hash of a key, character by character.

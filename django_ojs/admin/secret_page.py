@@ -11,7 +11,8 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.formatting import StrOrPromise
-from django_ojs.admin.operator_views import OperatorViews, view_name
+from django_ojs.admin.model_lists import OperatorViews
+from django_ojs.admin.operator_views import view_name
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]

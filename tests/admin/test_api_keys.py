@@ -283,8 +283,8 @@ def test_the_list_costs_the_same_for_one_key_and_for_many(
     for _ in range(5):
         make()
     client.get(LIST)  # The numbers of the navigation are reused.
-    # Five statements are those of the timeout for the maintenance mode.
-    with django_assert_max_num_queries(11):
+    # Ten statements are those of the timeouts for the maintenance mode and for the list.
+    with django_assert_max_num_queries(16):
         client.get(LIST)
 
 

@@ -71,14 +71,14 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
     page = text(client, LIST)
     for shown in ("customer:7", "2 at the same time", "concurrency, for", "50 in 1"):
         assert shown in page
-    assert page.count('class="field-paused">for ') == 1
+    assert page.count('data-label="Paused">for ') == 1
     assert "due within" not in page
     add("later", number=3, concurrency=1, on_limit="reschedule")
     claim()
     # In seconds, which may go by on a busy machine.
     until = F("rescheduled_until") + timedelta(hours=1)
     LimitKey.primary.filter(rescheduled_until__isnull=False).update(rescheduled_until=until)
-    assert text(client, LIST).count('class="field-rescheduled">due within ') == 1
+    assert text(client, LIST).count('data-label="Rescheduled">due within ') == 1
     assert "free" not in page
     assert "Show all" not in page
     assert "free" not in text(client, f"{LIST}?q=cust")
@@ -311,8 +311,7 @@ def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
     assert re.findall(r'<li class="([\w-]+)">(?:(?!<li).)*dropped at', overview) == ["ojs-dead"]
 
 
-def test_a_hundred_thousand_keys_do_not_make_it_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.operations.keyset.COUNT_LIMIT", 60)
+def test_a_hundred_thousand_keys_do_not_make_it_slow() -> None:
     now = timezone.now()
     rows = [
         LimitKey(key=f"k{n:04}", expires_at=now, limited_since=now, limited_by="rate")
@@ -325,4 +324,12 @@ def test_a_hundred_thousand_keys_do_not_make_it_slow(monkeypatch: pytest.MonkeyP
         page = text(client, LIST)
     assert page.count("rate, for") == 50
     assert len(captured) < 20
-    assert text(client, f"{LIST}?p=2").count("rate, for") == 10
+    # Pages are turned by cursors, and none of them is far.
+    seen = {*re.findall(r"k\d{4}", page)}
+    while following := re.search(r'href="(\?after=[^"]+)">Next', page):
+        page = text(client, f"{LIST}{following[1]}")
+        seen |= {*re.findall(r"k\d{4}", page)}
+    assert len(seen) == 200
+    back = re.search(r'href="(\?before=[^"]+)">', page)
+    assert back is not None
+    assert "k0100" in text(client, f"{LIST}{back[1]}")

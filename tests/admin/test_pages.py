@@ -149,3 +149,25 @@ def test_the_charts_of_a_queue_have_rejections_drops_and_changes_of_a_period(
     assert f"<small>{unit}</small>" in page
     assert "paused, " in page
     assert page.count('class="ojs-marker"') == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "next_step"),
+    [
+        ("ojs_limits/limitkey", "Search for the beginning of one."),
+        ("ojs_outbox/outboxentry", "names the servers to which jobs are sent."),
+        ("ojs_webhooks/webhook", "Add one, and events are sent to its URL."),
+        ("django_ojs/apikey", "Add one for each program that uses the HTTP API."),
+    ],
+)
+def test_an_empty_list_says_what_to_do_next_and_a_search_leads_back(
+    page: str, next_step: str
+) -> None:
+    client = root()
+    text = client.get(f"/admin/{page}/").content.decode()
+    assert next_step in text
+    assert "_selected_action" not in text
+    text = client.get(f"/admin/{page}/?q=nothing&after=x").content.decode()
+    assert next_step not in text
+    assert 'Nothing matches. <a href="?">Show all</a>' in text
+    assert "This page does not exist any more" in text

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django import forms
 from django.contrib import admin, messages
@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch
 from django.utils import timezone
-from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
@@ -23,7 +22,7 @@ from django_ojs.admin.formatting import (
     grouped,
     limits_in_words,
 )
-from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
+from django_ojs.admin.model_lists import OperatorViews, RowList
 from django_ojs.conf import settings
 from django_ojs.extensions.limits import claims_by_key, limit_key_use, limit_keys
 from django_ojs.extensions.limits.admin_actions import ACTIONS
@@ -55,20 +54,16 @@ _STATE: Final = (
 )
 
 
-class KeyChangeList(ChangeList):
+class KeyList(RowList):
     """Reads the figures of all keys of the page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        if not self.query:
-            # Without a search, the link "Show all" leads to this same list.
-            self.full_result_count = self.result_count
-        rows = list(self.result_list)
-        found = limit_key_use.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
-        for row, status in zip(rows, found, strict=True):
+        keys = [row.pk for row in self.result_list]
+        found = limit_key_use.status_of(keys, most=_MAX_WAITING + 1)
+        for row, status in zip(self.result_list, found, strict=True):
             row.status = status
             row.shown = limit_key_text.shown(request, row.pk)
-        self.result_list = rows
 
     def url_for_result(self, result: Any) -> str:
         if result.shown != result.pk:
@@ -153,14 +148,6 @@ class OverrideForm(_Form):
         return found
 
 
-def _search_help() -> str:
-    return _(
-        "The beginning of a key. Without one, the keys are listed that are at their limit, "
-        "paused or overridden, or of which jobs were dropped in the last hour; %(count)s at "
-        "most."
-    ) % {"count": grouped(keyset.COUNT_LIMIT)}
-
-
 class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     """Uses Django's own list and form. Overriding limits requires the scope admin."""
 
@@ -169,14 +156,16 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     form = OverrideForm
     list_display = ("shown_key", *_STATE, "overridden")
     search_fields = ("key",)  # This shows the search box; `get_search_results` does the search.
-    search_help_text = lazy(_search_help, str)()
+    search_help_text = gettext_lazy(
+        "The beginning of a key. Without one, the keys are listed that are at their limit, "
+        "paused or overridden, or of which jobs were dropped in the last hour."
+    )
     ordering = ("key",)
-    sortable_by = ()
+    order: ClassVar = {"key": str}
+    when_empty = gettext_lazy(
+        "No key is at its limit, paused or overridden. Search for the beginning of one."
+    )
     actions = ("pause_selected", "resume_selected", "remove_overrides")
-    paginator = FirstRowsPaginator
-    show_full_result_count = False
-    list_per_page = 50
-    list_max_show_all = 0
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         return super(OperatorModelAdmin, self).changelist_view(request)
@@ -206,7 +195,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         return {key: found.get(key) for key in wanted}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return KeyChangeList
+        return KeyList
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -293,8 +282,8 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     def shown_key(self, row: LimitKey) -> str:
         return row.shown  # type: ignore[attr-defined, no-any-return]  # of the list
 
-    def action_checkbox(self, obj: LimitKey) -> str:  # type: ignore[override]
-        return super().action_checkbox(obj) if self.shown_key(obj) == obj.pk else ""
+    def may_select(self, obj: LimitKey) -> bool:
+        return self.shown_key(obj) == obj.pk
 
     @admin.display(description=gettext_lazy("limits"))
     def in_force(self, row: LimitKey) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.formatting import duration, grouped
-from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
+from django_ojs.admin.model_lists import OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import of, settings
 from django_ojs.extensions.outbox import operations as outbox
@@ -108,10 +108,8 @@ def _database_of(request: HttpRequest) -> str:
 
 
 def _search_help() -> str:
-    return _(
-        "A job's id, or a complete type or queue among the newest %(scanned)s rows. "
-        "The newest %(listed)s rows are listed."
-    ) % {"scanned": grouped(SCAN_LIMIT), "listed": grouped(keyset.COUNT_LIMIT)}
+    text = _("A job's id, or a complete type or queue among the newest %(scanned)s rows.")
+    return text % {"scanned": grouped(SCAN_LIMIT)}
 
 
 class OutboxEntryAdmin(OperatorViews, _Admin):
@@ -125,13 +123,12 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     search_fields = ("job_id",)  # This shows the search box; `get_search_results` does the search.
     search_help_text = lazy(_search_help, str)()
     ordering = ("-pk",)
-    sortable_by = ()
+    order: ClassVar = {"-pk": int}
+    when_empty = gettext_lazy(
+        'No job waits to be sent. OJS["OUTBOX"] names the servers to which jobs are sent.'
+    )
     actions = ("requeue",)
-    paginator = FirstRowsPaginator
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    list_per_page = 50
-    list_max_show_all = 0
 
     class Media:
         css: ClassVar[dict[str, list[str]]] = {"all": ["django_ojs/admin.css"]}

@@ -1,7 +1,8 @@
 """Webhooks: created with a secret that is shown once, changed, tested, and their deliveries."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
@@ -89,7 +90,8 @@ class WebhookAdmin(SecretPageAdmin):
     list_display = ("url", "event_names", "active", "failures", "disabled_at")
     search_fields = ("url",)
     ordering = ("url", "pk")
-    show_full_result_count = False
+    order: ClassVar = {"url": str, "pk": UUID}
+    when_empty = gettext_lazy("No webhook yet. Add one, and events are sent to its URL.")
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # Otherwise a query string could probe the salt of a secret.
