@@ -268,6 +268,12 @@ class Registry:
             each for found in self.extensions() for each in brought_by(found, what, *args, of=of)
         ]
 
+    def named_rules(self, bits: int = -1) -> Iterator[tuple[str, "ClaimRule"]]:
+        """Return the rules of claims with these bits, or all, with the names of the extensions."""
+        for bit, rule in self.claim_rules.items():
+            if bit & bits:
+                yield self._extensions[bit.bit_length() - 1].name, rule
+
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""
         return [each for _, each in sorted(self._extensions.items())]

@@ -20,6 +20,7 @@ from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fetch, queues
+from django_ojs.reports import not_running, queue_overview
 from django_ojs.reports.health_queries import failed_extensions
 from django_ojs.spec import hold, ids, json
 from django_ojs.storage import queue_configs, ruled_claims
@@ -204,6 +205,21 @@ def test_a_rule_that_fails_stops_no_other_queue_and_is_named(
     assert said in failed_extensions()[0].text
     rule.rejects = lambda _: False
     assert [each.id for each in claim()] == [job.pk]
+
+
+def test_a_rule_that_cannot_say_what_waits_is_named_and_all_else_is_shown(
+    rule: Rule, monkeypatch: Any, caplog: Any
+) -> None:
+    job = push(queue=QUEUE)
+    monkeypatch.setattr(Rule, "waits_for", raises)
+    monkeypatch.setattr(Rule, "may_open", raises)
+    monkeypatch.setattr(queue_overview, "is_worked", lambda _: True)
+    assert not_running.why_not_running(job) is not None
+    assert fetch.may_find([QUEUE, "other"])
+    assert caplog.messages == [
+        "The extension ruling of django_ojs failed to say why a job waits.",
+        "The extension ruling of django_ojs failed to say whether jobs may be opened.",
+    ]
 
 
 def test_a_rule_decides_on_the_jobs_that_are_open_to_it_alone_in_the_order_of_the_queue(

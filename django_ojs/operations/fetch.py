@@ -192,8 +192,7 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
                 raise
             _check_of_hook(error)
             # It has undone the claim. The other queues must not wait for the end of the error.
-            known = (each for each in hooks.registry.extensions() if rules >> each.number & 1)
-            names = ", ".join(each.name for each in known)
+            names = ", ".join(name for name, _ in hooks.registry.named_rules(rules))
             hooks.failed(names, f"failed in a claim of the queue {request.queue}", error)
             break
     return []
@@ -240,9 +239,11 @@ def may_find(queues: Sequence[str]) -> bool:
     # the claim index.
     least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
     each = [f"({least}) < {FIRST_HELD}"] * len(queues)
-    rules = hooks.registry.claim_rules.values()
-    opened = [condition for rule in rules if (condition := rule.may_open()) is not None]
-    return raw_queries.holds(" OR ".join([*each, *opened]), queues)
+    opened = [
+        hooks.contained(name, "failed to say whether jobs may be opened", rule.may_open, None)
+        for name, rule in hooks.registry.named_rules()
+    ]
+    return raw_queries.holds(" OR ".join([*each, *filter(None, opened)]), queues)
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:

@@ -5,6 +5,7 @@ It reads some rows, and of the jobs before it at most `MOST_BEFORE`.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from django.db.models import Count, Q
@@ -127,8 +128,10 @@ def _in_line(job: Job, may_see: bool) -> NotRunning:
                 "own: a worker with a supervisor starts one."
             ),
         )
-    for rule in registry.claim_rules.values():
-        if (waits := rule.waits_for(job, may_see)) is not None:
+    for name, rule in registry.named_rules():
+        ask = partial(rule.waits_for, job, may_see)
+        waits = hooks.contained(name, "failed to say why a job waits", ask, None)
+        if waits is not None:
             return NotRunning(kind=waits.kind, sentence=waits.sentence, waits=waits)
     if job.hold >= FIRST_HELD:
         return NotRunning(kind="held", sentence=_held(owner_of(job.hold)))

@@ -313,8 +313,7 @@ def test_what_a_claim_drops_or_reschedules_is_undone_with_it(monkeypatch: Any) -
         raise RuntimeError
 
     monkeypatch.setattr(claims_by_key, "_add_starts", fails)
-    with pytest.raises(RuntimeError):
-        claim()
+    assert claim() == []
     assert set(jobs().values_list("state", flat=True)) == {"available"}
     monkeypatch.undo()
     assert len(claim()) == 2
