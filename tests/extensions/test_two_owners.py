@@ -17,7 +17,7 @@ from django.db import connection
 from django.utils import timezone
 
 from django_ojs.extension import Extension, Hooks
-from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_checks
 from django_ojs.extensions.limits.extension import KeyLimitsExtension
 from django_ojs.extensions.limits.models import HELD, OPEN
 from django_ojs.hooks import registry
@@ -391,4 +391,15 @@ def test_a_retried_job_has_the_limit_that_was_removed_and_is_back() -> None:
     _, job = at_limit()
     jobs().filter(pk=job.pk).update(hold=FREE)  # As `migrate ojs_limits zero` leaves it.
     assert retried(job).hold == OPEN
+    assert claim() == []
+
+
+def test_a_retried_job_that_was_stored_without_the_limits_has_its_limit() -> None:
+    policy = {"retry": {"max_attempts": 1}, "rate_limit": ONE}
+    job = push(queue=QUEUE)
+    jobs().filter(pk=job.pk).update(state="discarded", finished_at=timezone.now(), options=policy)
+    claims_by_key.catch_up()
+    push(queue=QUEUE, rate_limit=ONE)
+    assert len(claim()) == 1
+    assert retry.retry(job.pk).hold == OPEN
     assert claim() == []

@@ -142,7 +142,9 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 def catch_up() -> None:
     """Let only claims with this rule take the jobs with a limit that any claim may take."""
-    limited = Job.primary.exclude(state__in=TERMINAL).filter(options__has_key="rate_limit")
+    # A discarded job may be retried, and then has the limit, too.
+    ended = TERMINAL - {State.DISCARDED}
+    limited = Job.primary.exclude(state__in=ended).filter(options__has_key="rate_limit")
     # A process that knows no limits has stored them without their keys, and has checked nothing.
     keyless = limited.alias(key=KeyOfJob()).filter(key__isnull=True).only("pk", "queue", "options")
     some = list(keyless.order_by("pk")[:_AT_ONCE])
