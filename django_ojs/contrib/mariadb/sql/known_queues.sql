@@ -28,8 +28,10 @@ ranked AS (
 placed AS (
     SELECT *, row_number() OVER (ORDER BY {order}) AS place FROM ranked WHERE {after}
 )
-SELECT total.n, page.queue
+SELECT total.n, page.queue, states.state, states.n
 FROM (SELECT count(*) AS n FROM ranked) AS total
 LEFT JOIN (SELECT * FROM placed
            WHERE place > %(offset)s AND place <= %(offset)s + {limit}) AS page ON 1 = 1
+LEFT JOIN (SELECT queue AS name, state, sum(n) AS n FROM ({count_rows}) AS counts
+           GROUP BY queue, state) AS states ON states.name = page.queue
 ORDER BY page.place

@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
             },
         ),
         RunSQLFile(Path(__file__).with_name("mariadb.sql")),
-        migrations.RunPython(migrations.RunPython.noop, drop_column),
+        migrations.RunPython(migrations.RunPython.noop, drop_column, atomic=False),
         TakeOut(12),
         TakeOut(14),
     ]
