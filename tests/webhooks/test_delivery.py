@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events.storage import ASSIGNED_AT_ONCE
 from django_ojs.extensions.payloads.schemes import https
 from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
@@ -214,6 +215,14 @@ def test_events_wait_while_the_queue_of_deliveries_drains(
     queues.resume(webhooks.QUEUE)
     assert dispatcher.dispatch() > 0
     assert len(jobs()) == 1
+
+
+def test_a_webhook_gets_no_event_of_the_time_before_it_however_many_wait_for_a_position() -> None:
+    happen(*["before"] * (ASSIGNED_AT_ONCE + 1))
+    subscribe()
+    while dispatch.dispatch():
+        pass
+    assert jobs() == []
 
 
 def test_more_events_than_one_batch_are_all_delivered() -> None:
