@@ -295,7 +295,7 @@ def test_a_list_of_the_command_line_goes_on_after_its_next(command: tuple[str, .
         assert len(seen) <= ROWS
         if following is None:
             break
-        assert f"--after {following}" in ojs(*command, "--limit", "2", *after).out
+        assert f"--after={following}" in ojs(*command, "--limit", "2", *after).out
         after = ("--after", following)
     assert [each["id"] for each in seen] == [each["id"] for each in whole]
     for wrong in ("x", ""):

@@ -130,6 +130,8 @@ def rows(
                 session.can_keep = False
                 if not is_in_transaction:
                     return None
+                # It is repeated, as after a conflict, and then planned each time.
+                raise errors.SerializationFailure("The session has lost its plans.")
             raise errors.error_from_result(result, encoding=link.info.encoding)
         if time.monotonic() - now < SLOW:
             session.slow_anyway.discard(name)
