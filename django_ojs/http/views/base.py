@@ -45,18 +45,14 @@ class HasScope(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         access = required_access(request)
         method = request.method or ""
-        scope = _scope(view, method)
+        needs: Mapping[str, Scope] = getattr(view, "needs", {})
+        # Django serves HEAD with the handler of GET.
+        scope = needs.get(method) or (needs.get("GET") if method == "HEAD" else None)
         if scope is not None:
             access.check(scope)
         elif method != "OPTIONS" and method in view.allowed_methods:
             raise PermissionDenied("No scope allows this method here.")
         return True
-
-
-def _scope(view: Any, method: str) -> Scope | None:
-    needs: dict[str, Scope] = getattr(view, "needs", {})
-    # Django serves HEAD with the handler of GET.
-    return needs.get(method) or (needs.get("GET") if method == "HEAD" else None)
 
 
 class OJSView(APIView):
@@ -131,13 +127,7 @@ class OJSView(APIView):
             if self._acting is not None:
                 operator.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
-            for name, hook in hooks.registry.request_served:
-                try:
-                    hook()
-                except Exception as error:
-                    if database.connection().in_atomic_block:
-                        raise
-                    hooks.failed(name, "failed at the end of a request", error)
+            hooks.call_served(hooks.registry.request_served)
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
