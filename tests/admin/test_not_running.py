@@ -14,7 +14,7 @@ from django.test import Client
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Job, Queue
-from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
+from django_ojs.operations import ack, cancel, fail, fetch, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import not_running
 from django_ojs.spec.failure import Failure
@@ -22,7 +22,7 @@ from django_ojs.spec.hold import held_by, open_to
 from django_ojs.storage import queue_configs
 from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
-from tests.factories import active, age, in_state, push, push_many, read, worker
+from tests.factories import WorkerFactory, active, age, in_state, push, push_many, read
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ FOR_NOBODY = (
 
 
 def listener(queue: str = "email") -> None:
-    worker("one", registration=beat.Registration(queues=(queue,)), interval=timedelta(minutes=5))
+    WorkerFactory(id="one", queues=(queue,), interval=timedelta(minutes=5))
 
 
 def reason(job: Job, client: Client | None = None) -> tuple[str, str]:
