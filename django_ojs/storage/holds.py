@@ -85,12 +85,12 @@ def release(number: int, jobs: Mapping[UUID, str], to: int = FREE) -> None:
 
 
 def owned() -> set[int]:
-    """Return the values that somebody opens: that of open jobs, and those of `Hooks.holds`."""
+    """Return the values that an extension opens, by its hook `holds`, and that of all claims."""
     return {FREE, *(value for each in registry.holds for value in (open_to(each), held_by(each)))}
 
 
 def release_unowned(keys: Collection[UUID]) -> None:
-    """Open those of these jobs that are kept from claims, and that nobody would open."""
+    """Open those of these jobs that are kept from claims, and that no extension would open."""
     database.dialect().read_committed(database.connection())
     known = owned()
     _open([job for job in _locked(keys) if job.hold not in known])

@@ -36,7 +36,7 @@ def objects() -> list[Named]:
 
 
 def queues() -> dict[int, list[str]]:
-    """Return, by number, the queues in which a rule that nobody applies lets no job start."""
+    """Return, by number, the queues in which a rule that no extension applies lets no job start."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for name, rules in Queue.primary.exclude(rules=0).order_by("name").values_list("name", "rules"):
         for number in numbers_of(rules & ~sum(registry.claim_rules)):
@@ -98,7 +98,7 @@ def take_out(number: int) -> None:
 
 
 def free_queues() -> None:
-    """Take the rules that nobody applies from the queues, so that their jobs may start."""
+    """Take the rules that no extension applies from the queues, so that their jobs may start."""
     Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(sum(registry.claim_rules)))
 
 
