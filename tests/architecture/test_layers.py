@@ -314,7 +314,7 @@ def test_every_module_imports_only_downwards() -> None:
         ("spec/envelope.py", "import django", "standard library only"),
         ("spec/envelope.py", "from ..models import Job", "floor 1 does not import floor 2"),
         (
-            "storage/claims.py",
+            "storage/claimed_job.py",
             "from django_ojs import operations",
             "floor 2 does not import floor 3",
         ),

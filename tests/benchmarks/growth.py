@@ -2,7 +2,7 @@
 
 It fills a database for each size, lets them take turns, and measures in each what a site waits for:
 an enqueue, a claim, the end of a job, a failed run that is retried, the check for due jobs, a batch
-of pruning, the depth of a queue, and the first pages of the admin; and the same with `--waiting`
+of job_pruning, the depth of a queue, and the first pages of the admin; and the same with `--waiting`
 waiting jobs beside the fewest finished ones. The first size is in milliseconds, the others are
 multiples of it. From the sizes it computes the multiple at `--to` jobs: a + b * log10(jobs), by
 least squares, because what grows is the depth of the indexes. `fit` is the largest distance of a
@@ -89,7 +89,7 @@ def _failures(calls: int) -> float:
 
 def _due_checks(calls: int) -> float:
     """Return the median of a check for due and for expired jobs that finds none."""
-    from django_ojs.operations.due_check import DueCheck
+    from django_ojs.operations.due_jobs import DueCheck
 
     took = []
     for _ in range(calls):
@@ -124,12 +124,12 @@ def _touched(plan: str) -> int:
 
 
 def _prune(rounds: int) -> float:
-    """Return the median of batches of pruning, in milliseconds."""
+    """Return the median of batches of job_pruning, in milliseconds."""
     from django.conf import settings
     from django.db import connection
     from django.test import override_settings
 
-    from django_ojs.operations.maintenance import pruning
+    from django_ojs.operations.maintenance import job_pruning
 
     took = []
     for _ in range(rounds):
@@ -143,7 +143,7 @@ def _prune(rounds: int) -> float:
         kept = {**getattr(settings, "OJS", {}), "KEEP_COMPLETED": timedelta(seconds=age)}
         with override_settings(OJS=kept):
             began = time.perf_counter()
-            deleted = pruning.prune(BATCH)
+            deleted = job_pruning.prune(BATCH)
             took.append((time.perf_counter() - began) * 1000)
         if deleted != BATCH:
             raise RuntimeError(f"a batch of pruning deleted {deleted} jobs")

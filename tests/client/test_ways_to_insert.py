@@ -13,10 +13,10 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure import bounds
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.storage.claims import running
+from django_ojs.storage.claimed_job import running
 from django_ojs.storage.dialects import postgresql_inserts
 from tests.cases import together
 

@@ -25,7 +25,7 @@ from django_ojs.models import Attempt, Job, Queue, Worker
 from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.maintenance import lease, mode, pruning
+from django_ojs.operations.maintenance import lease, mode, job_pruning
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, queue_configs, remains, schema
 from django_ojs.storage.dialects.server import HorizonHolder
@@ -495,7 +495,7 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     age(job.pk, 8 * DAY)
     found = finding("retention")
     assert found["text"] == "Completed jobs past their retention: 1."
-    assert pruning.prune() == 1
+    assert job_pruning.prune() == 1
     assert is_well("retention")
 
 

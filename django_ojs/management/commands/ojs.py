@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.command_line import (
     dead_letters,
-    deletion,
+    purge,
     doctor,
     jobs,
     queues,
@@ -58,7 +58,7 @@ _CORE: Final[tuple[Subcommand, ...]] = (
     *queues.SUBCOMMANDS,
     *stats.SUBCOMMANDS,
     *workers.SUBCOMMANDS,
-    *deletion.SUBCOMMANDS,
+    *purge.SUBCOMMANDS,
     *transfer.SUBCOMMANDS,
     *doctor.SUBCOMMANDS,
 )
