@@ -186,7 +186,9 @@ def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
     # The values in a filter reveal what the payloads of jobs contain.
     search = permitted(
-        Search(filter=which), payload=payload_permission.has_permission(request), positions=positions
+        Search(filter=which),
+        payload=payload_permission.has_permission(request),
+        positions=positions,
     )
     done = operation.state == BulkState.DONE
     total = max(operation.expected or 0, operation.matched)

@@ -15,8 +15,8 @@ from django_ojs.models import Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, worker_activity
 from django_ojs.operations.due_jobs import DueCheck
-from django_ojs.operations.worker_activity import KnownWorker, Principal
 from django_ojs.operations.operator_texts import check_text
+from django_ojs.operations.worker_activity import KnownWorker, Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.failure import Failure

@@ -16,7 +16,7 @@ from django_ojs.extension import TICK, DueStep
 from django_ojs.operations import expiry, promotion, queue_rows
 from django_ojs.operations.access import known_names
 from django_ojs.operations.due_jobs import DueCheck
-from django_ojs.operations.maintenance import lease, job_pruning, stalled, timeouts
+from django_ojs.operations.maintenance import job_pruning, lease, stalled, timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
@@ -81,7 +81,12 @@ def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
         DueStep(run=stalled.tell_stalled, interval=5.0, batch=stalled.BATCH),
         DueStep(run=keeper.fold, interval=1.0, batch=_ALL, when=counts.changes_condition),
         DueStep(run=keeper.vacuum_counts, interval=10.0),
-        DueStep(run=job_pruning.prune, interval=10.0, batch=job_pruning.PRUNED, when=job_pruning.condition),
+        DueStep(
+            run=job_pruning.prune,
+            interval=10.0,
+            batch=job_pruning.PRUNED,
+            when=job_pruning.condition,
+        ),
         DueStep(run=job_pruning.QueuePruner().prune, interval=10.0, batch=job_pruning.WALK),
         DueStep(run=known_names.prune, interval=60.0),
         DueStep(run=queue_rows.settle_deleted, interval=10.0),

@@ -2,7 +2,7 @@
 
 It fills a database for each size, lets them take turns, and measures in each what a site waits for:
 an enqueue, a claim, the end of a job, a failed run that is retried, the check for due jobs, a batch
-of job_pruning, the depth of a queue, and the first pages of the admin; and the same with `--waiting`
+of pruning, the depth of a queue, and the first pages of the admin; and the same with `--waiting`
 waiting jobs beside the fewest finished ones. The first size is in milliseconds, the others are
 multiples of it. From the sizes it computes the multiple at `--to` jobs: a + b * log10(jobs), by
 least squares, because what grows is the depth of the indexes. `fit` is the largest distance of a
@@ -124,7 +124,7 @@ def _touched(plan: str) -> int:
 
 
 def _prune(rounds: int) -> float:
-    """Return the median of batches of job_pruning, in milliseconds."""
+    """Return the median of batches of pruning, in milliseconds."""
     from django.conf import settings
     from django.db import connection
     from django.test import override_settings

@@ -25,7 +25,7 @@ from django_ojs.models import Attempt, Job, Queue, Worker
 from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.maintenance import lease, mode, job_pruning
+from django_ojs.operations.maintenance import job_pruning, lease, mode
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, queue_configs, remains, schema
 from django_ojs.storage.dialects.server import HorizonHolder

@@ -11,7 +11,7 @@ from rest_framework.authentication import BaseAuthentication
 
 from django_ojs.http.access import Access
 from django_ojs.models import Worker
-from django_ojs.operations import worker_activity, progress
+from django_ojs.operations import progress, worker_activity
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.worker_activity import Principal

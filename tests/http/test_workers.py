@@ -52,7 +52,9 @@ class TestFetch:
         assert job == api.info(key) | only_here
 
     @pytest.mark.parametrize(
-        "broken", [(worker_activity, "after_fetch"), (Attempt, "errors_of")], ids=["worker", "errors"]
+        "broken",
+        [(worker_activity, "after_fetch"), (Attempt, "errors_of")],
+        ids=["worker", "errors"],
     )
     def test_a_job_whose_response_cannot_be_made_is_given_back(
         self, broken: tuple[Any, str], monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from django_ojs.operations import ack, cancel, expiry, fail, fetch, promotion
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import lease, job_pruning
+from django_ojs.operations.maintenance import job_pruning, lease
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER

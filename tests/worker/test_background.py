@@ -14,7 +14,7 @@ from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.hooks import registry
 from django_ojs.models import Lease, Worker
 from django_ojs.operations import beat, due_jobs
-from django_ojs.operations.maintenance import lease, job_pruning
+from django_ojs.operations.maintenance import job_pruning, lease
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import backoff, database
 from django_ojs.worker import maintenance as maintenances

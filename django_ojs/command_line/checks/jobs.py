@@ -11,7 +11,7 @@ from django_ojs.finding import Finding, Severity
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Job, Worker
-from django_ojs.operations.maintenance import job_retention, job_pruning
+from django_ojs.operations.maintenance import job_pruning, job_retention
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts

@@ -51,7 +51,10 @@ _SQL: Final = load_all(
     collation=_COLLATION,
     **KNOWN_QUEUES,
     # Filled in when a statement is executed.
-    **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how", "hold", "variable")},
+    **{
+        name: f"{{{name}}}"
+        for name in ("rows", "table", "names", "slots", "how", "hold", "variable")
+    },
 ) | {"counts": load("common", "counts", by="{by}", count_rows="{count_rows}")}
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"

@@ -7,9 +7,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.command_line import (
     dead_letters,
-    purge,
     doctor,
     jobs,
+    purge,
     queues,
     retry_and_cancel,
     stats,

@@ -18,7 +18,7 @@ from django_ojs.models import Job, Queue
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.maintenance import job_retention, job_pruning
+from django_ojs.operations.maintenance import job_pruning, job_retention
 from django_ojs.operations.progress import report
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest, QueueFull

@@ -15,8 +15,8 @@ from django.db import Error
 from django.db.models.functions import Now
 
 from django_ojs.extensions.backpressure import bounds
-from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.hooks import publish
 from django_ojs.models import Lease
 from django_ojs.spec.published import EventType, of_queue
