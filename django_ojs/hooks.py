@@ -725,10 +725,15 @@ def call_served(hooks: _Named, *args: object) -> list[Any]:
     A client that gets an error would send the request again. In a transaction of the request an
     error is raised: a rollback ends it.
     """
-    if not hooks:
-        return []
-    raised = (Exception,) if database.connection().in_atomic_block else ()
-    return _each(hooks, "failed at the end of a request", *args, raised=raised)
+    found: list[Any] = []
+    for name, hook in hooks:
+        try:
+            found.append(hook(*args))
+        except Exception as error:
+            if database.connection().in_atomic_block:
+                raise
+            failed(name, "failed at the end of a request", error)
+    return found
 
 
 def call_after(hooks: _Named, *args: object) -> None:
