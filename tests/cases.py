@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from django.db import transaction
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.hooks import registry
 from django_ojs.storage import in_memory_state, queue_configs
 from tests.plugins.measuring import unmeasured

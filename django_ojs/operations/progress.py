@@ -45,9 +45,8 @@ def report(
         raise ClaimLost("The job is active under another claim.", details=details)
     before, now = job.progress, timezone.now()
     job.progress = after(before, reported, run=job.run, now=now)
-    Job.primary.filter(pk=job_id).update(
-        progress=job.progress, lease_until=worker_activity.extended()
-    )
+    until = worker_activity.extended()
+    Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=until)
     for hook in registry.reported:
         hook(job, reported)
     worker_activity.after_progress(job.worker_id, principal)

@@ -13,7 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 import django_ojs.extensions
 import django_ojs.migrations
 from django_ojs.contrib import mariadb
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.models.base import stored_models
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from django_ojs.storage import schema

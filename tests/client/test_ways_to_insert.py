@@ -13,7 +13,7 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.storage.claimed_job import running

@@ -15,7 +15,7 @@ from functools import partial
 import pytest
 from django.db import connection, transaction
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.fetch import fetch

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.webhooks.operations import subscriptions
 from django_ojs.extensions.webhooks.operations.subscriptions import Subscription

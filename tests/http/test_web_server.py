@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from django_ojs.extensions.backpressure.bounds import LOCK_TIMEOUT
+from django_ojs.extensions.backpressure.storage import LOCK_TIMEOUT
 from django_ojs.models import Job, Worker
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys

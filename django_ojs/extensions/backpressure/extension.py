@@ -7,14 +7,14 @@ from django.http import HttpRequest
 
 from django_ojs import hooks
 from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
-from django_ojs.extensions.backpressure import bounds
-from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import (
     bound_check,
     pressure_monitor,
     rejection_counts,
 )
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.full_policy import FullPolicy

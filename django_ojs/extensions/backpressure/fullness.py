@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator
 
-from django_ojs.extensions.backpressure import bounds
-from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.extensions.backpressure.operations.episodes import Episode
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.reports.queue_overview import Fullness, Level
 from django_ojs.spec.queue_config import Backpressure

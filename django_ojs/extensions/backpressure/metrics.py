@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.storage.queue_configs import config_of
 
 

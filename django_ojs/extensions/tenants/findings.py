@@ -6,7 +6,7 @@ from django.db.models import Sum
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extensions.backpressure.bounds import is_bounded
+from django_ojs.extensions.backpressure.storage import is_bounded
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.tenants.spec import TenantLimits
 from django_ojs.finding import AdminPage, Finding

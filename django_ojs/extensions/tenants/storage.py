@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 
-from django_ojs.extensions.backpressure.bounds import lock_timeout
+from django_ojs.extensions.backpressure.storage import lock_timeout
 from django_ojs.extensions.tenants.queue_fields import has_tenants
 from django_ojs.extensions.tenants.spec import MARK
 from django_ojs.extensions.tenants.tenant_statements import statements

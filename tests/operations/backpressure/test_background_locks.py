@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronRun, CronRunPhase

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.models import Bound
 from django_ojs.extensions.backpressure.operations import (
     pressure_monitor,

@@ -10,7 +10,7 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.cron.models import CronJob, CronRun
 from django_ojs.extensions.cron.operations import tick
 from django_ojs.extensions.cron.operations.pruning import RunPruner

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 import django_ojs as ojs
 from django_ojs import checks
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.models import Bound
 from django_ojs.operations import queues
 from django_ojs.operations.queues.unbounded import BOUND_HINT, message, unbounded

@@ -13,10 +13,10 @@ from django.db import OperationalError
 
 from django_ojs.conf import settings
 from django_ojs.extension import Batch, Readmission
-from django_ojs.extensions.backpressure import bounds
-from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.extensions.backpressure.operations.drop_oldest import drop_oldest
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull

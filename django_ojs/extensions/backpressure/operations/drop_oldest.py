@@ -3,7 +3,7 @@
 from django.db.models.functions import Now
 
 from django_ojs.extension import Known
-from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.hooks import is_published, own_jobs, publish_all
 from django_ojs.models import Job
 from django_ojs.spec.published import EventType, of_queue

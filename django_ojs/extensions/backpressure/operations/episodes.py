@@ -13,8 +13,8 @@ from typing import Final
 
 from django.db.models.functions import Now
 
-from django_ojs.extensions.backpressure import bounds
-from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.times import elapsed

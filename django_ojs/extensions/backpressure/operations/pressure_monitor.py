@@ -14,9 +14,9 @@ from typing import Final
 from django.db import Error
 from django.db.models.functions import Now
 
-from django_ojs.extensions.backpressure import bounds
-from django_ojs.extensions.backpressure.bounds import Load
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import episodes
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.hooks import publish
 from django_ojs.models import Lease
 from django_ojs.spec.published import EventType, of_queue

@@ -13,7 +13,7 @@ from typing import Final
 from django.db import Error
 
 from django_ojs.extension import Count
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.hooks import count, publish
 from django_ojs.models import Job

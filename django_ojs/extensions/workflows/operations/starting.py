@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.backpressure import bounds
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.workflows import storage as workflows
 from django_ojs.extensions.workflows.models import MARK, StepState, WorkflowStep
 from django_ojs.models import Job

@@ -1,4 +1,4 @@
--- Admission to bounded queues without counting (see extensions/backpressure/bounds.py).
+-- Admission to bounded queues without counting (see extensions/backpressure/storage.py).
 --
 -- Constants: 16 sequences, as there. Advisory locks of class 20298 belong to the
 -- queues; a transaction that adds more than its share holds one of 20299 to 20304 as well, which
