@@ -14,14 +14,14 @@ from django.test import Client
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Job
-from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
+from django_ojs.operations import ack, cancel, fail, fetch, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.hold import held_by
 from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
-from tests.factories import active, age, in_state, push, push_many, read, worker
+from tests.factories import WorkerFactory, active, age, in_state, push, push_many, read
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ _USERS = itertools.count()
 
 
 def listener(queue: str = "email") -> None:
-    worker("one", registration=beat.Registration(queues=(queue,)), interval=timedelta(minutes=5))
+    WorkerFactory(id="one", queues=(queue,), interval=timedelta(minutes=5))
 
 
 def reason(job: Job, client: Client | None = None) -> tuple[str, str]:
