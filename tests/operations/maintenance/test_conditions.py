@@ -25,7 +25,7 @@ from django_ojs.extensions.workflows.operations import pruning as workflow_pruni
 from django_ojs.models import Worker
 from django_ojs.operations import expiry, promotion, queues
 from django_ojs.operations.jobs import bulk_execution
-from django_ojs.operations.maintenance import pruning, timeouts
+from django_ojs.operations.maintenance import job_pruning, timeouts
 from django_ojs.operations.workers.rescue import DeadWorkers, lapsed_condition
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.figures import counts
@@ -133,7 +133,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         [lambda: rows.EventFactory(position=1, time=Now() - YEARS)],
         [lambda: rows.EventFactory(position=1)],
     ),
-    pruning.condition: (
+    job_pruning.condition: (
         [
             lambda state=state: factories.age(factories.in_state(state).pk, YEARS)  # type: ignore[misc]  # its default binds the state
             for state in ("completed", "cancelled", "discarded")
