@@ -34,7 +34,7 @@ from django_ojs.spec.full_policy import LOCAL
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 
 WORKER = "worker-a"

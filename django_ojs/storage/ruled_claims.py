@@ -10,7 +10,7 @@ from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, S
 from django_ojs.hooks import registry
 from django_ojs.spec.hold import numbers_of
 from django_ojs.storage import database, in_memory_state, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.dialects.server import is_repeated
 from django_ojs.storage.next_starts import next_starts

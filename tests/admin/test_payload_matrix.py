@@ -16,7 +16,7 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.extensions.limits import findings as limit_findings
-from django_ojs.extensions.limits import held_jobs, limit_keys
+from django_ojs.extensions.limits import limit_journal, limit_keys
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.handler_registry import registry
 from django_ojs.models import Job
@@ -165,7 +165,7 @@ def test_limit_keys_are_redacted_on_the_command_line(redact: list[str]) -> None:
 
 @pytest.mark.usefixtures("limited")
 def test_a_finding_names_a_paused_key_without_the_arguments_in_it() -> None:
-    held_jobs.pause(KEY, timedelta(hours=1))
+    limit_journal.pause(KEY, timedelta(hours=1))
     (finding,) = limit_findings.found()
     assert "is paused until" in finding.text
     assert ARGUMENT not in f"{finding.identity} {finding.text} {finding.command}"

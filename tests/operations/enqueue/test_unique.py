@@ -37,9 +37,9 @@ from tests.factories import (
     GENERATED,
     HOUR,
     MINUTE,
+    EnvelopeFactory,
     age,
     claim,
-    envelope,
     in_state,
     is_duplicate,
     jobs,
@@ -60,7 +60,7 @@ def policy(on_conflict: Any = "reject", **values: Any) -> UniquePolicy:
 
 
 def enqueue(**values: Any) -> EnqueuedJob:
-    return pushing.push(envelope(**values))
+    return pushing.push(EnvelopeFactory(**values))
 
 
 def again(job: Job, how: UniquePolicy, **values: Any) -> EnqueuedJob:
@@ -267,7 +267,7 @@ def test_a_discarded_job_lets_go_of_its_key() -> None:
 
 
 def batch(*values: dict[str, Any]) -> list[EnqueuedJob]:
-    return pushing.push_batch([envelope(**({"type": "test.b"} | v)) for v in values])
+    return pushing.push_batch([EnvelopeFactory(**({"type": "test.b"} | v)) for v in values])
 
 
 def test_a_rejected_job_takes_its_whole_batch_along_and_says_which_it_was() -> None:
@@ -467,7 +467,7 @@ def test_signals_and_rollups_are_for_what_was_stored() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
-    envelopes = [envelope() for _ in range(count)]
+    envelopes = EnvelopeFactory.create_batch(count)
     with CaptureQueriesContext(connection) as queries:
         pushing.push_batch(envelopes, GENERATED)
     assert len(queries) == 1
