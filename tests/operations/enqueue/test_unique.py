@@ -473,6 +473,66 @@ def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
     assert len(queries) == 1
 
 
+def _statements(how: UniquePolicy, **values: Any) -> tuple[int, EnqueuedJob | None]:
+    """Return the number of statements of an enqueue with a generated id, and its result."""
+    wanted = {"type": "test.one", "unique": how} | values
+    with CaptureQueriesContext(connection) as queries:
+        try:
+            job = pushing.push(envelope(**wanted), pushing.PLAIN)
+        except DuplicateJob:
+            job = None
+    return len(queries), job
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("period", [None, "1h"])
+def test_a_unique_job_costs_one_statement_and_a_duplicate_two(period: str | None) -> None:
+    with override_settings(OJS={}):
+        first = _statements(policy(period=period), args=[1])
+        assert (first[0], first[1] and first[1].state) == (1, "available")
+        assert _statements(policy(period=period), args=[1]) == (2, None)
+        count, ignored = _statements(policy("ignore", period=period), args=[1])
+        assert count == 2
+        assert ignored is not None
+        assert ignored.id == first[1].id  # type: ignore[union-attr]  # It was stored, as asserted.
+        assert _statements(policy(period=period), args=[2])[0] == 1
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_job_older_than_the_period_is_not_searched_for_again() -> None:
+    with override_settings(OJS={}):
+        how = policy(period="1h", states=EVERY)
+        first = _statements(how)[1]
+        assert first is not None
+        age(first.id, 2 * HOUR)
+        count, second = _statements(how)
+        assert (count, second is not None and second.id != first.id) == (1, True)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_one_statement_stores_what_is_in_the_columns_of_any_job() -> None:
+    values: dict[str, Any] = {
+        "queue": "whole",
+        "args": ["ä", {"n": 1}],
+        "meta": {"trace": "1"},
+        "priority": 7,
+        "timeout_ms": 1_000,
+        "visibility_timeout_ms": 2_000,
+    }
+    with override_settings(OJS={}):
+        one = pushing.push(envelope(unique=policy(), **values), pushing.PLAIN)
+        first = Job.primary.filter(pk=one.id).values().get()
+        jobs().delete()
+        other = pushing.push(envelope(unique=policy(), **values), pushing.ONE)
+    second = Job.primary.filter(pk=other.id).values().get()
+    different = {name for name in first if first[name] != second[name]}
+    assert first["unique_key"]
+    assert different == {"id", "created_at", "enqueued_at"}
+
+
 # --- From Python -------------------------------------------------------------------------------
 
 
