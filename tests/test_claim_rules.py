@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.claim_rules import ClaimRule, MayStart, RuledClaim, SetAside
 from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.limits.extension import KeyLimitsExtension
-from django_ojs.extensions.limits.held_jobs import RULE as LIMITS_BY_KEY
+from django_ojs.extensions.limits.limit_journal import RULE as LIMITS_BY_KEY
 from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
@@ -24,7 +24,7 @@ from django_ojs.reports import not_running, queue_overview
 from django_ojs.reports.health_queries import failed_extensions
 from django_ojs.spec import hold, ids, json
 from django_ojs.storage import queue_configs, ruled_claims
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from tests.cases import together
 from tests.factories import WORKER, jobs, jobs_of_key, push, push_many

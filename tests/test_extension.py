@@ -24,7 +24,7 @@ from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.setting import setting, strings
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
@@ -402,12 +402,12 @@ def test_a_finished_job_that_an_extension_needs_outlives_its_retention(in_queue:
         queues.configure("short", {"retention": {"completed": "PT1H"}})
     make.age([kept.pk, gone.pk], timedelta(days=2 if in_queue else 400))
     with installed(Other(Hooks(needed=f"ojs_job.queue = '{queue}'"))):
-        assert sum(pruning.overdue().values()) == (0 if in_queue else 1)
-        assert pruning.prune() == (0 if in_queue else 1)
-        pruning.QueuePruner().prune()
+        assert sum(job_pruning.overdue().values()) == (0 if in_queue else 1)
+        assert job_pruning.prune() == (0 if in_queue else 1)
+        job_pruning.QueuePruner().prune()
         assert make.jobs().filter(queue=queue).exists()
-    pruning.prune()
-    pruning.QueuePruner().prune()
+    job_pruning.prune()
+    job_pruning.QueuePruner().prune()
     assert not make.jobs().filter(queue=queue).exists()
 
 

@@ -18,14 +18,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs import hooks
 from django_ojs.extension import Around, Batch
 from django_ojs.operations import draining
-from django_ojs.operations.enqueue import caller_database, lineage, unique
+from django_ojs.operations.enqueue import caller_database, parents, unique
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, alike, in_order, of_new
 from django_ojs.spec.envelope import AlikeJobs, Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, queue_configs
-from django_ojs.storage.claims import running
+from django_ojs.storage.claimed_job import running
 from django_ojs.storage.dialects.job_row import NewRow
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     if options.admitted:
         return _store(envelopes, options)
     if (parent := running.get()) is not None:
-        lineage.fill_in(envelopes, parent)
+        parents.fill_in(envelopes, parent)
     ring = hooks.registry.around_push
     if ring is None:
         return _store(envelopes, options)

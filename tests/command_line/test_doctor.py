@@ -15,6 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 from django.utils import timezone
 
+from django_ojs.command_line.checks import remains as remains_check
 from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.extension import Extension
@@ -25,11 +26,12 @@ from django_ojs.models import Attempt, Job, Queue, Worker
 from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.maintenance import lease, mode, pruning
+from django_ojs.operations.maintenance import job_pruning, lease, mode
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, queue_configs, remains, schema
 from django_ojs.storage.dialects.server import HorizonHolder
 from django_ojs.storage.figures import counts
+from tests.cases import together
 from tests.command_line.run import Run, Terminal, ojs
 from tests.databases import ALIASES
 from tests.factories import (
@@ -495,7 +497,7 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     age(job.pk, 8 * DAY)
     found = finding("retention")
     assert found["text"] == "Completed jobs past their retention: 1."
-    assert pruning.prune() == 1
+    assert job_pruning.prune() == 1
     assert is_well("retention")
 
 
@@ -583,7 +585,7 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     findings = run.json["checks"][0]["findings"]
     assert [each["text"] for each in findings] == [
         *(f"The {each} is of an extension that is not installed." for each in objects),
-        "Queues have a rule of an extension that is not installed (number 40): mail.",
+        "Queues have a rule of an extension that is not installed, or has none (number 40): mail.",
         "Unfinished jobs have the mark of an extension that is not installed (workflows): 2.",
         "Unfinished jobs have the mark of an extension that is not installed (number 41): 2.",
     ]
@@ -602,6 +604,42 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     schema.create(connection)
 
 
+@together("bits", [1 << 1, 1 << 16, 1 << 62, -1 << 63, (1 << 63) - 1, -1], undo=True)
+def test_a_rule_that_no_installed_extension_applies_is_found_and_removed(bits: int) -> None:
+    job = push(queue="mail")
+    Queue.objects.update_or_create(name="mail", defaults={"rules": bits})
+    queue_configs.refresh()
+    assert fetch.fetch(["mail"]) == []
+    assert not is_well("remains")
+    assert ojs("doctor", "--only", "remains", "--repair").code == 0
+    queue_configs.refresh()
+    assert [each.id for each in fetch.fetch(["mail"])] == [job.pk]
+
+
+@together("hold", [1, 12, 16, 41, 63, 65, 76, 105, 127, 128, 142, 200], undo=True)
+def test_a_job_that_is_held_for_nobody_who_opens_it_is_found_and_runs(hold: int) -> None:
+    job = push(queue="mail")
+    Job.objects.update(hold=hold)
+    assert fetch.fetch(["mail"]) == []
+    assert not is_well("remains")
+    assert ojs("doctor", "--only", "remains", "--repair").code == 0
+    assert is_well("remains")
+    queue_configs.refresh()
+    assert [each.id for each in fetch.fetch(["mail"])] == [job.pk]
+
+
+def test_a_claim_during_the_repair_does_not_bring_the_rule_back() -> None:
+    job = push(queue="mail")
+    Job.objects.update(hold=41)
+    assert fetch.fetch(["mail"]) == []
+    claimed = []
+    for repair in remains_check.CHECK.repair:
+        repair()
+        queue_configs.refresh()
+        claimed += fetch.fetch(["mail"])
+    assert [each.id for each in claimed] == [job.pk]
+
+
 def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair() -> None:
     limits = KeyLimitsExtension()
     closed = {"key": "acme", "concurrency": 0}
@@ -616,8 +654,8 @@ def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair()
         assert fetch.fetch(["mail", "post"]) == []
         found = [each["text"] for each in doctor("remains", "--json").json["checks"][0]["findings"]]
         assert (
-            "Jobs are kept by an extension that is not installed (limits by key), in the queues "
-            "mail, post."
+            "Jobs are kept for an extension that is not installed, or keeps none (limits by key), "
+            "in the queues mail, post."
         ) in found
         assert ojs("doctor", "--only", "remains", "--repair").code == 0
         assert is_well("remains")

@@ -19,7 +19,7 @@ import django_ojs as ojs
 from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, cancel, liveness
+from django_ojs.operations import beat, cancel, worker_activity
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
@@ -48,7 +48,7 @@ def start(live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Start workers whose key is for their queue only, while time passes."""
     # A busy machine keeps a live worker silent for seconds. After three of its short intervals it
     # would count as dead.
-    monkeypatch.setattr(liveness, "MISSED_BEATS", 1_000)
+    monkeypatch.setattr(worker_activity, "MISSED_BEATS", 1_000)
     # Nothing about authentication: the default asks for keys.
     with override_settings(OJS={}):
         yield from _starter(live_server)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.models import CronJob, CronOwner
+from django_ojs.extensions.cron.models import CronJob
 from tests.factories import jobs
 from tests.http.api import Api, make_key
+from tests.operations.cron.scenes import register
 
 pytestmark = pytest.mark.django_db
 
@@ -38,19 +39,6 @@ NESTED: dict[str, Any] = {
 @pytest.fixture
 def api() -> Api:
     return Api(make_key("admin"))
-
-
-def owned_by_code(name: str = "in-code") -> None:
-    cron.register(
-        cron.Definition(
-            name=name,
-            expression="@daily",
-            template={"type": "a", "args": []},
-            owner=CronOwner.CODE,
-            service="shop",
-            defined_in="shop.jobs.nightly",
-        )
-    )
 
 
 def test_the_flat_form_is_registered(api: Api) -> None:
@@ -235,7 +223,7 @@ def test_a_removed_one_leaves_its_jobs(api: Api) -> None:
 
 
 def test_one_that_is_declared_in_code_can_only_be_enabled_and_disabled(api: Api) -> None:
-    owned_by_code()
+    register("in-code", "@daily", in_code=True)
 
     for response in (
         api.post("cron", FLAT | {"name": "in-code"}),

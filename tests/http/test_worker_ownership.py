@@ -11,10 +11,10 @@ from rest_framework.authentication import BaseAuthentication
 
 from django_ojs.http.access import Access
 from django_ojs.models import Worker
-from django_ojs.operations import liveness, progress
+from django_ojs.operations import progress, worker_activity
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.fetch import fetch
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec.progress import Report
 from django_ojs.spec.scopes import Scope
 from tests.factories import active, push, silence, worker
@@ -188,5 +188,5 @@ def test_a_worker_that_becomes_known_between_check_and_record_is_left_alone() ->
     (claimed,) = fetch(["mine"], worker_id="w", principal=loser)
     beat(of_queue()).ok()
     before = row()
-    liveness.after_fetch("w", ["mine"], [claimed], loser, None)
+    worker_activity.after_fetch("w", ["mine"], [claimed], loser, None)
     assert row() == before

@@ -19,7 +19,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage import database, transitions
-from django_ojs.storage.claims import Claimed, texts_of
+from django_ojs.storage.claimed_job import Claimed, texts_of
 from django_ojs.storage.dialects.rows import ClaimRequest
 from tests.cases import together
 from tests.factories import (

@@ -16,11 +16,11 @@ from django.test import override_settings
 
 from django_ojs.operations import ack, cancel, expiry, fail, fetch, promotion
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.operations.maintenance import job_pruning, lease
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import (
     BOOM,
     HOUR,
@@ -179,7 +179,7 @@ def test_bulk_acks_pruning_and_rescue_never_raise_a_deadlock() -> None:
         return won
 
     def prune() -> int:
-        return sum(pruning.prune(limit=20) for _ in range(30))
+        return sum(job_pruning.prune(limit=20) for _ in range(30))
 
     def take_back() -> int:
         return sum(rescue.rescue(["w"], limit=15) for _ in range(20))

@@ -25,7 +25,7 @@ from django_ojs.operations import (
     retry,
 )
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.storage.transitions import Claim
@@ -267,7 +267,7 @@ class JobRules(RuleBasedStateMachine):
     def prune(self) -> None:
         before = len(self.model.jobs)
         self.model.prune()
-        assert pruning.prune() == before - len(self.model.jobs)
+        assert job_pruning.prune() == before - len(self.model.jobs)
 
     @rule(name=QUEUES)
     def pause(self, name: str) -> None:

@@ -17,7 +17,7 @@ from django.db import (
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import ack, fetch
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects import kept_plans, postgresql
 from tests.factories import WORKER, jobs, push, push_many, worker
 from tests.other_session import Other

@@ -173,10 +173,10 @@ def _pause(job: Any, failure: Failure) -> None:
     key = rate_limit_policy.stored_key(job)
     if key is None:
         return
-    from django_ojs.extensions.limits import held_jobs
+    from django_ojs.extensions.limits import limit_journal
 
     pause = failure.pause
-    if held_jobs.pause(key, pause):
+    if limit_journal.pause(key, pause):
         publish(
             EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
             of_limit_key,
@@ -236,6 +236,6 @@ class KeyLimits(ClaimRule):
 
     def may_open(self) -> str:
         """Return the SQL condition that keys may have room again."""
-        from django_ojs.extensions.limits import held_jobs
+        from django_ojs.extensions.limits import limit_journal
 
-        return held_jobs.due_condition()
+        return limit_journal.due_condition()

@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db import transaction
 
 from django_ojs.models import Job
+from django_ojs.operations.cancel_locked import stop
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
-from django_ojs.operations.stop import stop
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, RowLocked
 from django_ojs.spec.states import State, Trigger, sources

@@ -27,7 +27,7 @@ from django_ojs.spec.errors import PayloadTooLarge, QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.storage import database, schema, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.figures import counts
 from django_ojs.worker.completer import Completer

@@ -33,7 +33,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import beat, queues
 from django_ojs.operations.access.operator import acting
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec.errors import QueueFull
 from tests import factories
 from tests.admin.users import root

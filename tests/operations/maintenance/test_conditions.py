@@ -32,7 +32,7 @@ from django_ojs.extensions.workflows.operations import pruning as workflow_pruni
 from django_ojs.models import BulkOperation, Worker
 from django_ojs.operations import beat, expiry, promotion, queues
 from django_ojs.operations.jobs import bulk_execution
-from django_ojs.operations.maintenance import pruning, timeouts
+from django_ojs.operations.maintenance import job_pruning, timeouts
 from django_ojs.operations.workers.rescue import DeadWorkers, lapsed_condition
 from django_ojs.spec import ids
 from django_ojs.storage import database, raw_queries
@@ -176,7 +176,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
     local.condition: ([entry], [lambda: entry(state="sent", sent_at=Now())]),
     stored_events.unsettled_condition: ([event], [lambda: event(position=1)]),
     log.old_condition: ([lambda: event(YEARS, 1)], [lambda: event(position=1)]),
-    pruning.condition: (
+    job_pruning.condition: (
         [
             lambda state=state: factories.age(factories.in_state(state).pk, YEARS)  # type: ignore[misc]  # its default binds the state
             for state in ("completed", "cancelled", "discarded")

@@ -18,7 +18,7 @@ from django_ojs.models import Job, Queue
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.maintenance import job_retention, pruning
+from django_ojs.operations.maintenance import job_pruning, job_retention
 from django_ojs.operations.progress import report
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest, QueueFull
@@ -131,9 +131,9 @@ def test_who_retries_it_may_use_both_queues() -> None:
 def kept_after(days: int) -> set[str]:
     """Prune when this many days have passed, and return the queues of what is kept."""
     age_all(timedelta(days=days))
-    pruning.QueuePruner().prune()
-    pruning.prune()
-    assert pruning.overdue() == {}
+    job_pruning.QueuePruner().prune()
+    job_pruning.prune()
+    assert job_pruning.overdue() == {}
     return set(Job.primary.values_list("queue", flat=True))
 
 

@@ -15,7 +15,7 @@ from django_ojs.extensions.limits.models import LimitCheck, LimitKey
 from django_ojs.operations import ack, cancel, delete, fail, fetch
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import MINUTE, WORKER, checks_are_due, push
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from django_ojs.operations.beat import Registration
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import MINUTE, WORKER, age_all, checks_are_due, hourly, jobs, push, worker
 from tests.http.api import Api
 from tests.other_session import Other, until_one_waits

@@ -15,7 +15,7 @@ from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.models import Queue
 from django_ojs.operations import ack, fail, fetch, queue_rows, queues
 from django_ojs.storage import in_memory_state
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.next_starts import next_starts
 from tests.factories import WORKER, hourly, jobs, push, push_many
 from tests.http.api import Api

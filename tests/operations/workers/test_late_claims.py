@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django_ojs.models import Worker
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.workers import removal, rescue
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import WORKER, jobs, push, read, worker
 from tests.other_session import Other, until_one_waits
 from tests.worker.waiting import BOUND

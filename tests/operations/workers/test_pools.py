@@ -14,7 +14,7 @@ from django_ojs.operations.workers import registry
 from django_ojs.reports import findings, queue_overview
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import jobs, push, worker
 
 GPU = {"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}, "rest": {"queues": ["mail"]}}}

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Worker
-from django_ojs.operations import ack, beat, fail, fetch, liveness, queues
+from django_ojs.operations import ack, beat, fail, fetch, queues, worker_activity
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workers.rescue import DeadWorkers
@@ -491,7 +491,9 @@ def test_after_a_lock_on_the_jobs_the_others_report_first(
     worker(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead, check, waited = DeadWorkers(), rescue.LapseCheck(), [False]
-    monkeypatch.setattr(liveness, "jobs_are_writable", lambda: waited.pop() if waited else True)
+    monkeypatch.setattr(
+        worker_activity, "jobs_are_writable", lambda: waited.pop() if waited else True
+    )
     look = dead.take_back if way == "death" else check.lapse
     with steady():
         if way == "death":

@@ -29,7 +29,7 @@ from django_ojs.extensions.workflows.operations.advance import last_query
 from django_ojs.handler_registry import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry
-from django_ojs.operations.maintenance import pruning as maintenance
+from django_ojs.operations.maintenance import job_pruning as maintenance
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.storage import database
