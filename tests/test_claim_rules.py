@@ -441,6 +441,21 @@ def test_a_claim_that_applies_another_rule_learns_that_of_the_limits(config: Any
     assert rules() & LIMITS_BY_KEY
 
 
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_job_that_is_open_to_another_rule_starts_in_a_queue_with_limits(
+    learned: bool, rule: Rule
+) -> None:
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    assert len(claim()) == 1
+    if not learned:
+        Queue.primary.update(rules=LIMITS_BY_KEY)
+        queue_configs.refresh()
+    job = push(queue=QUEUE)
+    jobs().filter(pk=job.pk).update(hold=NUMBER)
+    assert [each.id for each in claim()] == [job.pk]
+    assert rules() == LIMITS_BY_KEY | 1 << NUMBER
+
+
 def test_a_process_that_knows_no_limits_claims_no_job_of_such_a_queue_and_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -293,7 +293,7 @@ def test_an_event_is_made_only_where_its_type_is_wanted() -> None:
 
 
 def test_an_error_of_what_is_published_undoes_what_happened() -> None:
-    make.worker()
+    make.WorkerFactory()
     with (
         installed(Other(Hooks(published=broken, published_types=frozenset(EventType)))),
         pytest.raises(RuntimeError, match="the extension broke"),

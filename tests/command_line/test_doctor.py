@@ -25,7 +25,6 @@ from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job, Queue, Worker
 from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.access import operator
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import job_pruning, lease, mode
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, queue_configs, remains, schema
@@ -37,6 +36,7 @@ from tests.databases import ALIASES
 from tests.factories import (
     HOUR,
     MINUTE,
+    WorkerFactory,
     active,
     age,
     connected_to,
@@ -44,7 +44,6 @@ from tests.factories import (
     push,
     push_many,
     silence,
-    worker,
 )
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.operations.cron.scenes import make_due, register
@@ -90,7 +89,7 @@ def is_well(only: str) -> bool:
 
 
 def test_a_site_in_order_has_no_finding() -> None:
-    worker()
+    WorkerFactory()
     queues.configure_default({"backpressure": {"max_depth": 100_000}})
     # Other tests use this server at the same time.
     with override_settings(OJS={}):
@@ -428,17 +427,17 @@ def test_a_queue_without_a_bound_is_found_until_it_has_one() -> None:
 
 def test_a_queue_that_no_worker_fetches_from_is_found() -> None:
     push_many(2, queue="mail")
-    worker(registration=Registration(queues=("reports",)))
+    WorkerFactory(queues=("reports",))
     found = finding("overview")
     assert found["text"] == "No worker takes jobs from mail: 2 jobs are ready."
     assert found["command"] == "ojs_worker --queues mail"
-    worker("second", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="second", queues=("mail",))
     assert is_well("overview")
 
 
 def test_full_paused_and_stopped_queues_are_found() -> None:
     push_many(4, queue="mail")
-    worker(registration=Registration(queues=("mail",)))
+    WorkerFactory(queues=("mail",))
     assert is_well("overview")
     queues.configure("mail", {"backpressure": {"max_depth": 4}})
     assert "Queue mail is full: 4 of 4." in finding("overview")["text"]
@@ -464,11 +463,11 @@ def test_full_paused_and_stopped_queues_are_found() -> None:
 
 
 def test_stale_workers_and_new_dead_letters_are_found() -> None:
-    worker("there", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="there", queues=("mail",))
     in_state("discarded", queue="mail")
     assert finding("overview")["text"] == "1 new dead letter in the last hour."
     ojs("retry", "is:dead")
-    worker("gone", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="gone", queues=("mail",))
     silence("gone", HOUR)
     found = doctor("overview", "--json").json["checks"][0]["findings"]
     assert "Workers that have sent no heartbeat in time: 1." in [each["text"] for each in found]
@@ -481,7 +480,7 @@ def test_a_type_without_a_handler_is_found_until_its_jobs_are_gone() -> None:
         "The type no.handler has no handler here; its jobs that wait in the queue mail: 2."
     )
     # A worker in another language may know it.
-    worker("node", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="node", queues=("mail",))
     Worker.objects.filter(pk="node").update(owner="api key x")
     assert is_well("types")
     Worker.objects.filter(pk="node").delete()
@@ -514,7 +513,7 @@ def test_jobs_without_maintenance_are_found() -> None:
         "No worker is running: 1 job of 1 queue is ready or due."
     )
     # A client over HTTP does no maintenance.
-    worker("second", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="second", queues=("mail",))
     Worker.primary.update(owner="api key x")
     assert finding("overview")["text"] == "No worker does the maintenance."
     assert lease.take("worker-a")
@@ -533,7 +532,7 @@ def test_jobs_without_maintenance_are_found() -> None:
 
 
 def test_cron_jobs_that_nothing_fires_are_found() -> None:
-    worker()
+    WorkerFactory()
     register("nightly")
     make_due("nightly")
     assert is_well("overview")
@@ -545,8 +544,8 @@ def test_cron_jobs_that_nothing_fires_are_found() -> None:
 
 def test_a_worker_that_died_lately_is_found() -> None:
     held = active(queue="mail")
-    worker()
-    worker("other", registration=Registration(queues=("mail",)))
+    WorkerFactory()
+    WorkerFactory(id="other", queues=("mail",))
     assert is_well("overview")
     rescue.rescue(["worker-a"])
     found = finding("overview")

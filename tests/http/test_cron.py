@@ -73,6 +73,20 @@ def test_options_may_stand_at_the_top_and_arguments_may_be_left_out(api: Api) ->
     assert (shown["args"], shown["options"]) == ([], {"queue": "top", "priority": 5})
 
 
+def test_the_jobs_have_the_attributes_of_the_template_that_are_not_known_here(api: Api) -> None:
+    # Some are named like members of the cron job.
+    unknown = {"colour": None, "name": "a", "cron": 1.0, "status": [True, {"é": 2**53 - 1}]}
+    template = {"type": "a", "args": [], **unknown, "options": {"shade": 0}}
+
+    shown = api.post("cron", {"name": "n", "cron": "@daily", "job_template": template}).ok(201)
+
+    assert shown["cron"]["job_template"] == api.get("cron/n")["cron"]["job_template"] == template
+    assert (shown["cron"]["name"], shown["cron"]["cron"]) == ("n", "@daily")
+    job = api.info(str(cron.trigger("n", by="ann").id))
+    assert job.items() >= {**unknown, "options": {"shade": 0}}.items()
+    assert repr(job["cron"]) == "1.0"
+
+
 @pytest.mark.requirement("CRON-06")
 def test_what_the_server_sets_is_ignored(api: Api) -> None:
     system = {

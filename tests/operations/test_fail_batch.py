@@ -33,11 +33,11 @@ from tests.factories import (
     HOUR,
     MINUTE,
     WORKER,
+    EnvelopeFactory,
     active,
     age,
     checks_are_due,
     claim,
-    envelope,
     held,
     hourly,
     is_duplicate,
@@ -246,7 +246,7 @@ def test_a_limit_a_unique_key_and_a_workflow_learn_of_it_as_of_each_by_itself() 
 
 
 def push_unique(policy: UniquePolicy) -> EnqueuedJob:
-    return pushing.push(envelope(queue="u", unique=policy))
+    return pushing.push(EnvelopeFactory(queue="u", unique=policy))
 
 
 def test_the_backtrace_is_left_out_where_the_settings_say_so(settings: Any) -> None:

@@ -156,8 +156,8 @@ def test_the_oldest_job_is_found_whatever_its_priority() -> None:
 def test_running_workers_listen_and_quiet_and_silent_ones_do_not() -> None:
     listens = beat.Registration(queues=("alpha", "alpha", "beta"))
     for name in ("one", "quiet", "silent"):
-        factories.worker(name, registration=listens)
-    factories.worker("quiet", state="quiet")
+        factories.WorkerFactory(id=name, registration=listens)
+    factories.WorkerFactory(id="quiet", state="quiet")
     factories.silence("silent")
     found = queue_overview.listeners()
     assert found.by_queue == {"alpha": 1, "beta": 1}

@@ -13,7 +13,7 @@ from django.db import DataError, OperationalError, connection
 from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.hooks import registry
 from django_ojs.models import Lease, Worker
-from django_ojs.operations import beat, due_jobs
+from django_ojs.operations import due_jobs
 from django_ojs.operations.maintenance import job_pruning, lease
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import backoff, database
@@ -51,7 +51,7 @@ def test_it_does_all_that_time_does_to_jobs() -> None:
     factories.age(lapsed.id, timedelta(hours=1))
     factories.age(overdue.id, timedelta(minutes=1))
     dead = factories.active(worker_id="dead")
-    beat.beat("dead", interval=timedelta(milliseconds=1))
+    factories.WorkerFactory(id="dead", interval=timedelta(milliseconds=1))
     old = factories.in_state("completed")
     factories.age(old.pk, timedelta(days=400))
     wanted = {

@@ -84,10 +84,13 @@ class KeyLimitsExtension(Extension):
         )
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
-        """Let only claims with this rule take the jobs that were stored without it."""
+        """Let the limits be applied to the jobs and queues that were stored without them."""
         from django_ojs.extensions.limits import claims_by_key
+        from django_ojs.operations import queue_rows
 
         claims_by_key.catch_up()
+        # The maintenance does it too, but claims may come before it.
+        queue_rows.put_rules_right()
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete rows of keys that are no longer needed."""

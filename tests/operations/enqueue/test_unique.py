@@ -38,9 +38,9 @@ from tests.factories import (
     GENERATED,
     HOUR,
     MINUTE,
+    EnvelopeFactory,
     age,
     claim,
-    envelope,
     in_state,
     is_duplicate,
     jobs,
@@ -74,7 +74,7 @@ def either_road(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def enqueue(**values: Any) -> EnqueuedJob:
-    return pushing.push(envelope(**values), *OPTIONS)
+    return pushing.push(EnvelopeFactory(**values), *OPTIONS)
 
 
 def again(job: Job, how: UniquePolicy, **values: Any) -> EnqueuedJob:
@@ -296,7 +296,7 @@ def test_a_discarded_job_lets_go_of_its_key() -> None:
 
 
 def batch(*values: dict[str, Any]) -> list[EnqueuedJob]:
-    return pushing.push_batch([envelope(**({"type": "test.b"} | v)) for v in values])
+    return pushing.push_batch([EnvelopeFactory(**({"type": "test.b"} | v)) for v in values])
 
 
 def test_a_rejected_job_takes_its_whole_batch_along_and_says_which_it_was() -> None:
@@ -496,7 +496,7 @@ def test_signals_and_rollups_are_for_what_was_stored() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
-    envelopes = [envelope() for _ in range(count)]
+    envelopes = EnvelopeFactory.create_batch(count)
     with CaptureQueriesContext(connection) as queries:
         pushing.push_batch(envelopes, GENERATED)
     assert len(queries) == 1
@@ -507,7 +507,7 @@ def _statements(how: UniquePolicy, **values: Any) -> tuple[int, EnqueuedJob | No
     wanted = {"type": "test.one", "unique": how} | values
     with CaptureQueriesContext(connection) as queries:
         try:
-            job = pushing.push(envelope(**wanted), pushing.PLAIN)
+            job = pushing.push(EnvelopeFactory(**wanted), pushing.PLAIN)
         except DuplicateJob:
             job = None
     return len(queries), job
@@ -549,10 +549,10 @@ def test_one_statement_stores_what_is_in_the_columns_of_any_job() -> None:
         "visibility_timeout_ms": 2_000,
     }
     with override_settings(OJS={}):
-        one = pushing.push(envelope(unique=policy(), **values), pushing.PLAIN)
+        one = pushing.push(EnvelopeFactory(unique=policy(), **values), pushing.PLAIN)
         first = Job.primary.filter(pk=one.id).values().get()
         jobs().delete()
-        other = pushing.push(envelope(unique=policy(), **values), pushing.ONE)
+        other = pushing.push(EnvelopeFactory(unique=policy(), **values), pushing.ONE)
     second = Job.primary.filter(pk=other.id).values().get()
     different = {name for name in first if first[name] != second[name]}
     assert first["unique_key"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
@@ -360,3 +361,15 @@ def test_a_limit_that_sql_has_written_holds_once_the_maintenance_has_seen_it() -
     in_memory_state.reset()
     assert len(fetch.fetch(["written"], count=3, worker_id=WORKER)) == 1
     assert queue_rows.put_rules_right() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_limits_that_are_taken_out_and_migrated_again_hold_for_the_next_claim() -> None:
+    queues.configure("kept", {"concurrency": 1})
+    push_many(3, queue="kept", rate_limit={"key": "acme", "concurrency": 1})
+    push_many(3, queue="kept")
+    assert len(claim("kept", count=6)) == 1
+    call_command("migrate", "ojs_limits", "zero", verbosity=0)
+    call_command("migrate", "ojs_limits", verbosity=0)
+    in_memory_state.reset()
+    assert claim("kept", count=6) == []
