@@ -70,7 +70,7 @@ _DEFAULTS: Final = {
 _MORE: Final = {
     "ojs_push": {"new": "true", "alone": "NULL"},
     "ojs_push_many": {"alone": "NULL"},
-    "ojs_push_unique": {"unique_key": "", "lock": "", "states": "", "held_for": "NULL"},
+    "ojs_push_unique": {"key": "", "lock": "", "states": "", "held_for": "NULL"},
 }
 #: The most characters of the arguments of alike jobs in one call. A `jsonb` has to be smaller than
 #: 256 MiB, and takes more bytes than the text.
@@ -161,7 +161,7 @@ def _insert_unheld(connection: BaseDatabaseWrapper, job: Envelope) -> list[NewRo
     if job.unique is None or not _is_plain(job):
         return None
     key, policy = str(job.unique_key), job.unique
-    own = {"unique_key": key, "lock": lock_number(key), "states": _array(policy.may_hold)}
+    own = {"key": key, "lock": lock_number(key), "states": _array(policy.may_hold)}
     if policy.period is not None:
         own["held_for"] = str(policy.period.total_seconds())
     row = _insert_one(connection, job, "ojs_push_unique", own)

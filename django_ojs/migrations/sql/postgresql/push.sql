@@ -112,7 +112,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_unique(
     id uuid, type text, queue text, args jsonb, size_bytes bigint, max_attempts integer,
     priority integer, meta jsonb, options jsonb, timeout_ms bigint, visibility_timeout_ms bigint,
     parent_id uuid,
-    unique_key text, lock bigint, states text[], held_for double precision
+    key text, lock bigint, states text[], held_for double precision
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 BEGIN
@@ -122,7 +122,7 @@ BEGIN
     BEGIN
         PERFORM pg_advisory_xact_lock(lock);
         PERFORM FROM ojs_job AS job
-        WHERE job.unique_key = ojs_push_unique.unique_key AND job.state = ANY (states)
+        WHERE job.unique_key = key AND job.state = ANY (states)
             AND (held_for IS NULL
                  OR job.created_at > statement_timestamp() - held_for * interval '1 second')
         LIMIT 1;
@@ -136,7 +136,7 @@ BEGIN
         ) VALUES (
             id, type, queue, 'available', priority, args, meta, options, 0, max_attempts, 0,
             0, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, statement_timestamp(),
-            statement_timestamp(), unique_key, false
+            statement_timestamp(), key, false
         );
         stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
     EXCEPTION WHEN SQLSTATE 'OJ001' OR out_of_memory THEN
