@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs import hooks
-from django_ojs.extension import Around, Batch
+from django_ojs.extension import Batch
 from django_ojs.operations import draining
 from django_ojs.operations.enqueue import caller_database, parents, unique
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
@@ -200,7 +200,8 @@ def _insert_unheld(options: PushOptions, envelope: Envelope) -> list[EnqueuedJob
     if (
         not options.generated_ids
         or options.is_tried_again
-        or _ring_around_insert(options) is not None
+        or options.checks_bound
+        or queue_configs.current() is not None
         or database.passes_by()
         or database.hardly_waits()
     ):
@@ -209,37 +210,34 @@ def _insert_unheld(options: PushOptions, envelope: Envelope) -> list[EnqueuedJob
     rows = database.dialect_of(connection).insert_jobs(
         connection, (envelope,), generated_ids=True, only_if_admitted=False, unless_held=True
     )
-    return None if rows is None else _inserted(connection, rows)
+    if not rows:
+        return None if rows is None else []
+    return _insert(options, (envelope,), inserted=rows)
 
 
 def _insert(
-    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
+    options: PushOptions,
+    envelopes: Sequence[Envelope],
+    earlier: Sequence[EnqueuedJob] = (),
+    *,
+    inserted: Sequence[NewRow] | None = None,
 ) -> list[EnqueuedJob]:
-    """Insert jobs in one statement, and report how many. `earlier` are results of the same call."""
+    """Insert jobs in one statement, unless they are `inserted`, and report how many.
+
+    `earlier` are results of the same call.
+    """
     connection = database.connection()
-    ring = _ring_around_insert(options)
-    if ring is not None:
+    ring = hooks.registry.around_insert
+    if inserted is not None:
+        rows: Sequence[NewRow] | None = inserted
+    elif ring is not None and (options.checks_bound or queue_configs.current() is not None):
         batch = Batch(jobs=envelopes, options=options, earlier=earlier)
         rows = ring(
             batch, lambda: _insert_rows(connection, envelopes, options, batch.only_if_admitted)
         )
     else:
         rows = _insert_rows(connection, envelopes, options, False)
-    return _inserted(connection, rows or ())
-
-
-def _ring_around_insert(options: PushOptions) -> Around | None:
-    """Return the hooks `around_insert`, or None if no queue has a configuration."""
-    if options.checks_bound or queue_configs.current() is not None:
-        return hooks.registry.around_insert
-    return None
-
-
-def _inserted(connection: BaseDatabaseWrapper, rows: Sequence[NewRow]) -> list[EnqueuedJob]:
-    """Return the inserted jobs, of which the workers and the extensions hear after the commit."""
-    jobs = of_new(rows)
-    if not jobs:
-        return jobs
+    jobs = of_new(rows or ())
     if len(jobs) == 1 or alike(jobs) is not None:
         first = jobs[0]
         numbers: Mapping[tuple[str, str], int] = {(first.queue, first.type): len(jobs)}
