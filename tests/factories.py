@@ -80,13 +80,6 @@ class WorkerFactory(Factory[Worker]):
         return model_class.primary.get(pk=id)
 
 
-envelope = EnvelopeFactory
-
-
-def worker(worker_id: str = WORKER, **values: Any) -> Worker:
-    return WorkerFactory(id=worker_id, **values)
-
-
 def jobs() -> QuerySet[Job]:
     """Return all stored jobs."""
     return Job.primary.all()

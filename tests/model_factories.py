@@ -48,13 +48,11 @@ class RowFactory(DjangoModelFactory[M]):
 
 def _permit(user: User, _create: bool, names: Collection[str] | None) -> None:
     if names:
+        names = {name.rpartition(".")[2] for name in names}
         labels = {model._meta.app_label for model in stored_models()}
-        found = Permission.objects.filter(
-            content_type__app_label__in=labels,
-            codename__in=[name.rpartition(".")[2] for name in names],
-        )
+        found = Permission.objects.filter(content_type__app_label__in=labels, codename__in=names)
         user.user_permissions.set(found)
-        assert user.user_permissions.count() == len(set(names))
+        assert user.user_permissions.count() == len(names)
 
 
 class UserFactory(DjangoModelFactory[User]):
@@ -105,13 +103,6 @@ class AttemptFactory(RowFactory[Attempt]):
     attempt = 1
     run = 1
     outcome = "failed"
-
-
-class WebhookFactory(RowFactory[Webhook]):
-    class Meta:
-        model = Webhook
-
-    url = "https://hooks.test"
 
 
 class WebhookDeliveryFactory(RowFactory[WebhookDelivery]):

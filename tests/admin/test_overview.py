@@ -17,6 +17,7 @@ from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.steps.models import Step, StepStatus
+from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.models import Incident
 from django_ojs.operations import fetch, queues
 from tests import factories
@@ -24,7 +25,7 @@ from tests.admin.test_pages import fill
 from tests.admin.users import at, root, staff
 from tests.browser.test_accessibility import incident
 from tests.factories import WorkerFactory, active, push, push_many
-from tests.model_factories import OutboxEntryFactory, RollupFactory, WebhookFactory, histogram
+from tests.model_factories import OutboxEntryFactory, RollupFactory, SubscriptionFactory, histogram
 from tests.operations.cron import scenes as cron
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -254,7 +255,8 @@ def tenants_are_rejected() -> None:
 
 
 def webhooks_are_disabled() -> None:
-    WebhookFactory(active=False, disabled_at=timezone.now())
+    SubscriptionFactory(active=False)
+    Webhook.primary.update(disabled_at=timezone.now())
 
 
 #: What each optional app finds, and the most statements that it adds; an advice is not kept.

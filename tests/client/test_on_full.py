@@ -19,7 +19,6 @@ from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.fetch import fetch
 from django_ojs.spec.errors import InvalidRequest, QueueFull
-from tests.model_factories import QueueFactory
 from tests.threads import beside
 from tests.worker.waiting import BOUND
 
@@ -58,7 +57,7 @@ def test_it_raises_with_all_one_needs_to_know(on_full: Any) -> None:
     with transaction.atomic():
         with pytest.raises(ojs.errors.QueueFull) as caught:
             ojs.enqueue("a", queue=NAME, on_full=on_full)
-        QueueFactory(name="afterwards")
+        Queue.objects.create(name="afterwards")
     full = caught.value
     assert (full.queue, full.depth, full.bound) == (NAME, 2, 2)
     assert full.retry_after >= 1

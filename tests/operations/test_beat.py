@@ -35,16 +35,9 @@ def left(job_id: Any, at_least: timedelta, at_most: timedelta) -> bool:
 
 @pytest.mark.requirement("CORE-7.5-1")
 def test_the_first_beat_registers_the_worker_as_it_describes_itself() -> None:
-    known = WorkerFactory(
-        hostname="host",
-        pid=7,
-        queues=("a", "b"),
-        labels=("eu",),
-        concurrency=8,
-        version="1",
-        active_jobs=3,
-        interval=timedelta(seconds=2),
-    )
+    described = {"hostname": "host", "pid": 7, "queues": ("a", "b"), "labels": ("eu",)}
+    sent = {"active_jobs": 3, "interval": timedelta(seconds=2)}
+    known = WorkerFactory(concurrency=8, version="1", **described, **sent)
     assert (known.hostname, known.pid, known.queues, known.labels) == (
         "host",
         7,

@@ -118,8 +118,8 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         [lambda: rows.BulkOperationFactory(state="done")],
     ),
     dispatch.active_condition: (
-        [rows.WebhookFactory],
-        [lambda: rows.WebhookFactory(active=False)],
+        [rows.SubscriptionFactory],
+        [lambda: rows.SubscriptionFactory(active=False)],
     ),
     local.condition: (
         [rows.OutboxEntryFactory],
