@@ -18,7 +18,17 @@ from django.test.utils import CaptureQueriesContext
 import django_ojs as ojs
 from django_ojs import conf, hooks, signals
 from django_ojs.conf import settings
-from django_ojs.extension import INTERFACE, Act, Actor, Change, Count, Extension, Hooks, Reads
+from django_ojs.extension import (
+    INTERFACE,
+    Act,
+    Actor,
+    Attribute,
+    Change,
+    Count,
+    Extension,
+    Hooks,
+    Reads,
+)
 from django_ojs.hooks import registry
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
@@ -504,3 +514,21 @@ def test_a_field_of_a_queue_that_no_extension_knows_is_kept_and_asks_for_nothing
     queues.configure("email", {"colour": 7})
     config = queue_configs.config_of("email")
     assert (config.values["colour"], config.part(Colour)) == (7, None)
+
+
+class WithAttribute(Other):
+    """An extension that knows an attribute of envelopes."""
+
+    attributes = (Attribute(name="colour", check=colour),)
+
+
+def test_an_attribute_is_checked_by_its_extension_and_a_null_counts_as_missing() -> None:
+    def enqueue(value: Any) -> None:
+        ojs.enqueue("email.send", [], extra={"colour": value})
+
+    enqueue(7)
+    with installed(WithAttribute(Hooks())):
+        enqueue("red")
+        enqueue(None)
+        with pytest.raises(InvalidRequest, match="colour must be red or blue"):
+            enqueue(7)
