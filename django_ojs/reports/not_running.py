@@ -37,7 +37,11 @@ _MOST_NAMED: Final = 5
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200
 
-_REPAIR: Final = "To let it run: manage.py ojs doctor --only remains --repair."
+# A worker of a newer release may have what this process lacks.
+_REPAIR: Final = (
+    "If no worker has the extension any more, let the jobs run without it: manage.py ojs doctor "
+    "--only remains --repair."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
