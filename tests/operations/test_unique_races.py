@@ -34,9 +34,20 @@ IGNORE = UniquePolicy(keys=["args"], on_conflict="ignore")
 REPLACE = UniquePolicy(keys=["args"], on_conflict="replace")
 
 
+#: How `store` pushes.
+OPTIONS = [pushing.ONE]
+
+
+@pytest.fixture(params=[pushing.ONE, pushing.PLAIN], ids=["sent id", "generated id"], autouse=True)
+def _options(request: pytest.FixtureRequest) -> None:
+    """Push with an id that a client sent, and with a generated one, which takes one statement."""
+    OPTIONS[:] = [request.param]
+
+
 def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJob:
     return pushing.push(
-        EnvelopeFactory(**({"type": "test.race", "args": list(args), "unique": policy} | values))
+        EnvelopeFactory(**({"type": "test.race", "args": list(args), "unique": policy} | values)),
+        *OPTIONS,
     )
 
 

@@ -285,7 +285,10 @@ class MariaDB(GaleraLocks):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
+        unless_held: bool = False,
     ) -> Sequence[NewRow] | None:
+        if unless_held:
+            return None
         rows = rows_of(envelopes)
         if not only_if_admitted:
             return new_rows(envelopes, self._insert_rows(connection, rows, generated_ids))
