@@ -15,11 +15,11 @@ from django_ojs.models import Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, worker_activity
 from django_ojs.operations.due_jobs import DueCheck
-from django_ojs.operations.operator_texts import check_text
 from django_ojs.operations.worker_activity import KnownWorker, Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.field_checks import check_text
 from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder

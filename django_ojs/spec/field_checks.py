@@ -58,3 +58,15 @@ class Object:
         for name, check_member in self.members.items():
             if value.get(name) is not None:
                 check_member(value[name], f"{path}.{name}")
+
+
+def check_text(value: object, field: str, *, longest: int = 255) -> str:
+    """Return a text that is compared or stored.
+
+    Raises InvalidRequest unless it is 1 to `longest` printable characters.
+
+    NUL and lone surrogates are not printable; no database could store or compare them.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= longest or not value.isprintable():
+        raise InvalidRequest.of(field, f"must be a string of 1 to {longest} printable characters.")
+    return value

@@ -17,7 +17,7 @@ from django.utils import timezone
 import django_ojs as ojs
 from django_ojs.admin import formatting
 from django_ojs.extensions.audit.models import AuditEntry
-from django_ojs.extensions.limits import limit_checks, limit_keys
+from django_ojs.extensions.limits import limit_journal, limit_keys
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.handler_registry import registry
 from django_ojs.operations import fail, fetch
@@ -109,7 +109,7 @@ def test_an_override_is_set_changed_and_removed() -> None:
     found = LimitKey.primary.get(pk="customer:7")
     assert found.override == {"concurrency": 3, "rate": {"limit": 10, "period": "PT1M"}}
     assert AuditEntry.primary.get().object_id == "customer:7"
-    limit_checks.open_due()
+    limit_journal.open_due()
     assert len(claim_limited()) == 1
     page = text(client, address)
     assert 'value="PT1M"' in page

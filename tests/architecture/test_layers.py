@@ -59,7 +59,7 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"operator_texts", "access", "draining", "histories", "keyset", "queue_rows"},
+        {"access", "draining", "histories", "keyset", "queue_rows"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "cancel_locked", "info"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress"),

@@ -17,7 +17,7 @@ from django.db import connection
 from django.utils import timezone
 
 from django_ojs.extension import Extension, Hooks
-from django_ojs.extensions.limits import claims_by_key, limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_journal
 from django_ojs.extensions.limits.extension import KeyLimitsExtension
 from django_ojs.extensions.limits.models import HELD, OPEN
 from django_ojs.hooks import registry
@@ -253,11 +253,11 @@ def test_who_opens_a_job_waits_for_who_begins_to_hold_it(first: str, keeper: Kee
     if first == "the extension":
         with open_transaction(lambda: keeper.keep_here(job.pk)) as commit, Other() as other:
             # The rows of held jobs that another transaction has locked are passed by.
-            other.do(limit_checks.open_due).result(BOUND)
+            other.do(limit_journal.open_due).result(BOUND)
             assert hold_of(job) == HELD
             commit()
     else:
-        with open_transaction(limit_checks._open_due.__wrapped__) as commit, Other() as other:  # type: ignore[attr-defined]
+        with open_transaction(limit_journal._open_due.__wrapped__) as commit, Other() as other:  # type: ignore[attr-defined]
             step = other.do(partial(keeper.keep, job.pk))
             until_one_waits(step)
             assert not step.done()
@@ -265,7 +265,7 @@ def test_who_opens_a_job_waits_for_who_begins_to_hold_it(first: str, keeper: Kee
             assert step.result(BOUND) == {job.pk}
     # Due a second later, where the job was locked.
     connection.cursor().execute("UPDATE ojs_limit_check SET due_at = now()")
-    limit_checks.open_due()
+    limit_journal.open_due()
     assert hold_of(job) == held_by(keeper.number)
     keeper.let_go(job.pk)
     assert [each.id for each in claim()] == [job.pk]
@@ -313,7 +313,7 @@ def test_many_hold_and_open_jobs_at_the_same_time() -> None:
                 database.in_write_transaction(check)
                 for each in found:
                     ack.ack(each.id)
-                limit_checks.open_due()
+                limit_journal.open_due()
 
         def keep(keeper: Keeper) -> Callable[[], None]:
             dice = random.Random(keeper.number)

@@ -10,7 +10,7 @@ from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_journal
 from django_ojs.extensions.limits.models import LimitCheck, LimitKey
 from django_ojs.operations import fail, keyset
 from django_ojs.spec.failure import Failure
@@ -35,7 +35,7 @@ def claimed(count: int = 50) -> list[str]:
 
 def open_due() -> None:
     LimitCheck.primary.filter(due_at__lte=timezone.now()).update(due_at=timezone.now() - MINUTE)
-    limit_checks.open_due()
+    limit_journal.open_due()
 
 
 @pytest.mark.requirement("RL-005")
@@ -92,7 +92,7 @@ def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     add(number=1, concurrency=50)
     open_due()
     assert claimed() == []
-    assert limit_checks.prune() == 0
+    assert claims_by_key.prune() == 0
     # Later it is over, and the limits of the jobs hold.
     LimitKey.primary.update(
         override_until=F("override_until") - 2 * HOUR, expires_at=F("expires_at") - 2 * HOUR
@@ -101,7 +101,7 @@ def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     assert api.get("rate-limits/stripe").ok()["override"] is None
     assert len(claimed()) == 1
     LimitKey.primary.update(limited_since=None)
-    assert limit_checks.prune() == 1
+    assert claims_by_key.prune() == 1
 
 
 def test_an_override_that_ends_early_leaves_no_check_for_its_end() -> None:

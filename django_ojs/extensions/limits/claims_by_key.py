@@ -54,7 +54,7 @@ from django_ojs.spec.hold import FREE
 from django_ojs.spec.published import EventType
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, State, Trigger
-from django_ojs.storage import queue_configs, transitions
+from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
@@ -363,6 +363,7 @@ def _add_starts(found: _Round, rated: Collection[str], started_at: datetime) -> 
         )
 
 
+@database.write_transaction
 def prune() -> int:
     """Delete rows of keys that are no longer needed. Return how many."""
     # If a claim changes a row in the meantime, its time is new and it stays.
@@ -387,6 +388,7 @@ def _has_waiting(queue: str) -> bool:
     return waiting.order_by().exists()
 
 
+@database.write_transaction
 def recheck() -> int:
     """Repair what is wrong only after a missing trigger or a manual change.
 

@@ -94,19 +94,19 @@ class KeyLimitsExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete rows of keys that are no longer needed."""
-        from django_ojs.extensions.limits import limit_checks
+        from django_ojs.extensions.limits import claims_by_key, limit_journal
 
         return (
             DueStep(
-                run=limit_checks.open_due,
+                run=limit_journal.open_due,
                 interval=TICK,
-                batch=limit_checks.AT_ONCE,
-                when=limit_checks.due_condition,
+                batch=limit_journal.KEYS_AT_ONCE,
+                when=limit_journal.due_condition,
             ),
             # This reads all jobs that wait with a limit by key, for errors that normally do not
             # happen.
-            DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
-            DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
+            DueStep(run=claims_by_key.recheck, interval=600.0, batch=sys.maxsize),
+            DueStep(run=claims_by_key.prune, interval=60.0, batch=sys.maxsize),
         )
 
     def may_find(self) -> str:

@@ -20,9 +20,9 @@ from django.db.models.lookups import (
 from django_ojs.conf import settings
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Worker
-from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.field_checks import check_text
 from django_ojs.spec.retry_policy import FAILED_RUN
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.expressions import (

@@ -12,9 +12,9 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Queue
 from django_ojs.operations.access import operator
-from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.field_checks import check_text
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify
 from django_ojs.storage.dialects.base import ALL_QUEUES

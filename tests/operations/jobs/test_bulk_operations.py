@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits import limit_journal
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations import ack, cancel, delete, fail, fetch, queues
@@ -236,7 +236,7 @@ def test_a_job_whose_limit_key_opens_meanwhile_is_cancelled_too() -> None:
     for _ in others:
         bulk_execution.work_once(chunk=1)
     ack.ack(running.id)
-    assert limit_checks.open_due()
+    assert limit_journal.open_due()
     to_the_end(chunk=1)
     assert again(operation).done == 4
     assert {read(key).state for key in {*held, *others} - {running.id}} == {"cancelled"}

@@ -14,7 +14,7 @@ from django_ojs.extensions.cron.operations import tick
 from django_ojs.extensions.cron.operations.pruning import RunPruner
 from django_ojs.extensions.events import storage as stored_events
 from django_ojs.extensions.events.operations import log
-from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits import limit_journal
 from django_ojs.extensions.outbox import local
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.statistics import extension as statistics
@@ -90,7 +90,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         ],
         [lambda: rows.WorkflowStepFactory(state="ready", start_after=Now() + HOUR)],
     ),
-    limit_checks.due_condition: (
+    limit_journal.due_condition: (
         [lambda: rows.LimitCheckFactory(due_at=Now() - HOUR)],
         [lambda: rows.LimitCheckFactory(due_at=Now() + HOUR)],
     ),

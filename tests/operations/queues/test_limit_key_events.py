@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_journal
 from django_ojs.extensions.limits.models import LimitCheck, LimitKey
 from django_ojs.operations import ack, cancel, delete, fail
 from django_ojs.spec.failure import Failure
@@ -46,25 +46,25 @@ def test_one_event_tells_that_a_key_is_at_its_limit_and_one_that_it_no_longer_is
         for job in running:
             ack.ack(job.id)
         running = claim_limited()
-    limit_checks.open_due()
+    limit_journal.open_due()
     time_passes(MINUTE / 2)
-    limit_checks.open_due()
+    limit_journal.open_due()
     push_limited(number=4, concurrency=2)
     running = claim_limited()
     time_passes()
-    limit_checks.open_due()
+    limit_journal.open_due()
     assert events() == [(*begun, data)]
-    assert limit_checks.prune() == 0
+    assert claims_by_key.prune() == 0
     while running:
         for job in running:
             ack.ack(job.id)
         running = claim_limited()
-    limit_checks.open_due()
+    limit_journal.open_due()
     time_passes()
-    limit_checks.open_due()
+    limit_journal.open_due()
     over = ("released", "acme", {"key": "acme", "strategy": "concurrency"})
     assert events() == [(*begun, data), over]
-    assert limit_checks.prune() == 1
+    assert claims_by_key.prune() == 1
     assert not LimitCheck.primary.exists()
     push_limited(number=3, concurrency=2)
     claim_limited()
@@ -79,9 +79,9 @@ def test_an_episode_ends_too_when_its_jobs_are_cancelled_and_deleted() -> None:
     for job in others:
         cancel.cancel(job.pk)
         delete.delete(job.pk)
-    limit_checks.open_due()
+    limit_journal.open_due()
     time_passes()
-    limit_checks.open_due()
+    limit_journal.open_due()
     assert [event for event, *_ in events()] == ["exceeded", "released"]
 
 

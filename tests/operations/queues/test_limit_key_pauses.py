@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_journal
 from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
 from django_ojs.operations import fail
 from django_ojs.reports.not_running import why_not_running
@@ -58,12 +58,12 @@ def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
     # What is kept of a key survives until its pause is over, however late its rates.
     time_passes(MINUTE)
     assert claim_limited() == []
-    assert limit_checks.prune() == 0
+    assert claims_by_key.prune() == 0
     time_passes(MINUTE)
     assert {each.id for each in claim_limited()} == {running.id, waiting.pk}
     time_passes(MINUTE * 2)
     LimitKey.primary.update(limited_since=None)
-    assert limit_checks.prune() == 1
+    assert claims_by_key.prune() == 1
 
 
 def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
@@ -73,14 +73,14 @@ def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
     fail.fail(running.id, rejected(retry_after=90))
     fail.requeue(other.id, rejected(retry_after=30))
     assert claim_limited() == []
-    assert limit_checks.open_due() == 0
+    assert limit_journal.open_due() == 0
     assert jobs().filter(hold=HELD).count() == 2
     time_passes(MINUTE)
-    limit_checks.open_due()
+    limit_journal.open_due()
     # The earlier time did not shorten the pause.
     assert jobs().filter(hold=HELD).count() == 2
     time_passes(MINUTE)
-    assert limit_checks.open_due() == 1
+    assert limit_journal.open_due() == 1
     assert not jobs().filter(hold=HELD).exists()
 
 

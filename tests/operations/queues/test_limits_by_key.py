@@ -12,7 +12,7 @@ from django.db.models import Count
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.extensions.limits import claims_by_key, limit_checks
+from django_ojs.extensions.limits import claims_by_key, limit_journal
 from django_ojs.extensions.limits.claims_by_queue import Use
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob
 from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
@@ -199,12 +199,12 @@ def test_the_starts_of_a_key_are_kept_as_long_as_a_rate_needs_them() -> None:
     # The second job is at its limit of one; the start of the first counts for an hour.
     kept = LimitKey.primary.get().expires_at - timezone.now()
     assert MINUTE * 58 < kept < MINUTE * 63
-    assert limit_checks.prune() == 0
+    assert claims_by_key.prune() == 0
     LimitKey.primary.update(expires_at=timezone.now() - MINUTE * 2)
     # As long as jobs are held, it is known since when.
-    assert limit_checks.prune() == 0
+    assert claims_by_key.prune() == 0
     LimitKey.primary.update(limited_since=None)
-    assert limit_checks.prune() == 1
+    assert claims_by_key.prune() == 1
 
 
 def test_a_slow_throttle_and_many_starts_of_its_key_do_not_break_claims() -> None:
@@ -256,9 +256,9 @@ def test_a_full_queue_costs_one_query_until_it_has_room() -> None:
 def test_the_maintenance_opens_held_jobs_too() -> None:
     add(number=2)
     (running,) = claim()
-    assert limit_checks.open_due() == 0
+    assert limit_journal.open_due() == 0
     ack.ack(running.id)
-    assert limit_checks.open_due() == 1
+    assert limit_journal.open_due() == 1
     assert not jobs().filter(hold=HELD).exists()
     assert not LimitCheck.primary.filter(due_at__lte=timezone.now()).exists()
 
@@ -266,12 +266,12 @@ def test_the_maintenance_opens_held_jobs_too() -> None:
 def test_what_was_lost_from_the_journal_is_checked_again() -> None:
     add(number=2)
     (running,) = claim()
-    assert limit_checks.recheck() == 0
+    assert claims_by_key.recheck() == 0
     ack.ack(running.id)
     LimitCheck.primary.all().delete()
     Queue.primary.update(rules=0)
     in_memory_state.reset()
-    assert limit_checks.recheck() == 1
+    assert claims_by_key.recheck() == 1
     assert len(claim()) == 1
 
 

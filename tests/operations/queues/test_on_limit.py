@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from django_ojs import signals
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.limits import claims_by_key, limit_checks, limit_keys
+from django_ojs.extensions.limits import claims_by_key, limit_journal, limit_keys
 from django_ojs.extensions.limits.models import LimitCheck, LimitKey
 from django_ojs.extensions.statistics import rollups
 from django_ojs.models import Job
@@ -186,10 +186,10 @@ def test_dropped_jobs_are_discarded_with_a_reason_counted_and_told() -> None:
     assert LimitKey.primary.get().dropped == 1
     ack.ack(job.pk)
     for _ in range(3):
-        limit_checks.open_due()
+        limit_journal.open_due()
         time_passes(MINUTE * 90)
     assert events("rate_limit.released")
-    assert limit_checks.prune() == 1
+    assert claims_by_key.prune() == 1
 
 
 @pytest.mark.requirement("RL-6.2")
