@@ -527,6 +527,24 @@ def test_a_unique_job_costs_one_statement_and_a_duplicate_two(period: str | None
         assert _statements(policy(period=period), args=[2])[0] == 1
 
 
+def _whole_reads() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'ojs_job'")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.postgresql
+def test_a_plan_for_a_small_table_does_not_read_a_large_one_whole() -> None:
+    with override_settings(OJS={}):
+        enqueue(args=[0], unique=policy())
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE ojs_job")
+        before = _whole_reads()
+        for n in range(1, 4):
+            assert _statements(policy(), args=[n])[0] == 1
+    assert _whole_reads() == before
+
+
 @pytest.mark.postgresql
 def test_a_job_older_than_the_period_is_not_searched_for_again() -> None:
     with override_settings(OJS={}):

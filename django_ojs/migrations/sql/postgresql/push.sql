@@ -105,6 +105,9 @@ END $$;
 -- The search sees what was committed while the call waited for the lock, because each statement of the
 -- procedure has a snapshot of its own. Where the transaction has one for all, nothing is stored.
 --
+-- The session keeps the plan of the search, which is to use the index: a plan that was made when the
+-- table was empty would read all of it, until it is analyzed.
+--
 -- The inner block is a savepoint. It releases the lock, and leaves the caller's transaction usable if
 -- the server has no room for another lock.
 CREATE OR REPLACE PROCEDURE ojs_push_unique(
@@ -113,7 +116,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_unique(
     priority integer, meta jsonb, options jsonb, timeout_ms bigint, visibility_timeout_ms bigint,
     parent_id uuid,
     key text, lock bigint, states text[], held_for double precision
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_variable
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
