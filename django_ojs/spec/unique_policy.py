@@ -95,15 +95,6 @@ class UniquePolicy:
             )
         return selected
 
-    @property
-    def may_hold(self) -> tuple[State, ...]:
-        """Return the states in which a stored job may hold its key.
-
-        A job that has not ended may be in another state by now, because a transition is overdue. A
-        replacing policy cancels the job that exists, and one that has ended needs no replacement.
-        """
-        return _may_hold(self.states, self.on_conflict.startswith("replace"))
-
     def render(self) -> dict[str, Any]:
         """Return the policy as JSON, complete; the period is in ISO 8601."""
         out: dict[str, Any] = {**self.extra, "keys": list(self.keys)}
@@ -115,6 +106,15 @@ class UniquePolicy:
         out["states"] = [state.value for state in self.states]
         out["on_conflict"] = self.on_conflict
         return out
+
+
+def may_hold(policy: UniquePolicy) -> tuple[State, ...]:
+    """Return the states in which a stored job may hold a key by a policy.
+
+    A job that has not ended may be in another state by now, because a transition is overdue. A
+    replacing policy cancels the job that exists, and one that has ended needs no replacement.
+    """
+    return _may_hold(policy.states, policy.on_conflict.startswith("replace"))
 
 
 @cache

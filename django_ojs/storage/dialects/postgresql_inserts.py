@@ -25,6 +25,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import AlikeJobs, Envelope, options_of
 from django_ojs.spec.retry_policy import DEFAULT
 from django_ojs.spec.states import State
+from django_ojs.spec.unique_policy import may_hold
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.job_row import (
     AlikeRows,
@@ -161,7 +162,7 @@ def _insert_unheld(connection: BaseDatabaseWrapper, job: Envelope) -> list[NewRo
     if job.unique is None or not _is_plain(job):
         return None
     key, policy = str(job.unique_key), job.unique
-    own = {"key": key, "lock": lock_number(key), "states": _array(policy.may_hold)}
+    own = {"key": key, "lock": lock_number(key), "states": _array(may_hold(policy))}
     if policy.period is not None:
         own["held_for"] = str(policy.period.total_seconds())
     row = _insert_one(connection, job, "ojs_push_unique", own)
