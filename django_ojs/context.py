@@ -18,7 +18,7 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSErr
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
 from django_ojs.spec.times import parse_seconds
-from django_ojs.storage.claims import Claimed, running
+from django_ojs.storage.claimed_job import Claimed, running
 
 logger = logging.getLogger("django_ojs.job")
 

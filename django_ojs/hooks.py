@@ -459,11 +459,7 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
     """
     if full.is_busy and is_tried_again:
         return
-    for name, hook in registry.rejected:
-        try:
-            hook(full, jobs)
-        except Exception as error:
-            failed(name, "failed to note rejected jobs", error)
+    _each(registry.rejected, "failed to note rejected jobs", full, jobs, raised=())
 
 
 def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
@@ -609,14 +605,16 @@ def run_task(name: str, run: Callable[[], int]) -> int:
 
 def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
-    _each(registry.before_fetch, "did not do what is due before a FETCH", OJSError)
+    what = "did not do what is due before a FETCH"
+    _each(registry.before_fetch, what, raised=(*_OF_ALL, OJSError))
 
 
 def workers_start() -> None:
     """Call the hooks `workers_start`."""
     from django.core.management.base import CommandError
 
-    _each(registry.workers_start, "failed at the start of a worker", CommandError)
+    what = "failed at the start of a worker"
+    _each(registry.workers_start, what, raised=(*_OF_ALL, CommandError))
 
 
 def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
@@ -636,7 +634,7 @@ def shown(job: Any) -> dict[str, Any]:
     """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
     if not registry.shown:
         return {}
-    found = _each(registry.shown, "failed to show a job", args=(job,))
+    found = _each(registry.shown, "failed to show a job", job)
     return {name: value for each in found for name, value in each.items()}
 
 
@@ -646,7 +644,7 @@ def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
     if not scheduled:
         return {}
     asked = tuple((each.name, each.waits_for) for each in registry.extensions())
-    found = _each(asked, "failed to say what jobs wait for", args=(scheduled,))
+    found = _each(asked, "failed to say what jobs wait for", scheduled)
     return {key: sentence for each in found for key, sentence in each.items()}
 
 
@@ -661,7 +659,7 @@ def shown_of_queues(names: Collection[str], *, to_operators: bool) -> dict[str, 
 
 def worker_threads(worker_id: str) -> list[Closing]:
     """Call the hooks `worker_threads`."""
-    return _each(registry.worker_threads, "has no thread beside a worker", args=(worker_id,))
+    return _each(registry.worker_threads, "has no thread beside a worker", worker_id)
 
 
 def next_jobs() -> int:
@@ -689,23 +687,22 @@ def failed(name: str, what: str, error: BaseException) -> None:
     )
 
 
-def _each(
-    hooks: _Named,
-    what: str,
-    *raised: type[Exception],
-    args: tuple[object, ...] = (),
-) -> list[Any]:
-    """Call hooks that concern all jobs, and return what they return.
+#: The errors that concern all jobs, and not what an extension did for one.
+_OF_ALL: Final = (DatabaseError, MemoryError)
 
-    An error of the database is raised, and so are those of `raised`. A hook that fails otherwise is
-    left out.
+
+def _each(
+    hooks: _Named, what: str, *args: object, raised: tuple[type[Exception], ...] = _OF_ALL
+) -> list[Any]:
+    """Call hooks, and return what they return.
+
+    The errors `raised` are raised. A hook that fails otherwise is left out.
     """
-    passed_on: tuple[type[Exception], ...] = (DatabaseError, MemoryError, *raised)
     found: list[Any] = []
     for name, hook in hooks:
         try:
             found.append(hook(*args))
-        except passed_on:
+        except raised:
             raise
         except Exception as error:
             failed(name, what, error)

@@ -14,7 +14,7 @@ from django.db import connections
 
 from django_ojs.admin import query_timeout
 from django_ojs.extensions.statistics import rollups
-from django_ojs.operations import liveness
+from django_ojs.operations import worker_activity
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.storage import claim_floors, queue_configs
 from tests import fork_server, sizes
@@ -40,7 +40,7 @@ setattr(queue_configs, "LIFETIME", 3600.0)  # noqa: B010 - a constant
 for module, seconds in (
     (bulk_execution, "_STEP"),
     (query_timeout, "PAGE_SECONDS"),
-    (liveness, "LONG_WAIT"),
+    (worker_activity, "LONG_WAIT"),
     (rollups, "DUE"),
 ):
     setattr(module, seconds, 3600.0)

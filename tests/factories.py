@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 from django.db import connection, connections
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
+from factory import Factory, LazyFunction
 
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob
 from django_ojs.extensions.limits.models import LimitCheck
@@ -20,6 +22,7 @@ from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.models import Attempt, Job, Lease, Worker
 from django_ojs.operations import ack, beat, cancel, fail, fetch
 from django_ojs.operations import push as pushing
+from django_ojs.operations.beat import Registration
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
@@ -31,7 +34,7 @@ from django_ojs.spec.full_policy import LOCAL
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 
 WORKER = "worker-a"
@@ -49,6 +52,34 @@ _queues = count()
 _latest = datetime.fromtimestamp(0, UTC)
 
 
+class EnvelopeFactory(Factory[Envelope]):
+    """An envelope, by default of a queue that no other job is in."""
+
+    class Meta:
+        model = Envelope
+
+    type = "test.job"
+    # Tests push in threads, which could get the same number of a Sequence.
+    queue = LazyFunction(lambda: f"q{next(_queues)}")
+
+
+class WorkerFactory(Factory[Worker]):
+    """A worker that has beaten; what it registers with may be given field by field."""
+
+    class Meta:
+        model = Worker
+
+    id = WORKER
+
+    @classmethod
+    def _create(cls, model_class: type[Worker], *, id: str, **values: Any) -> Worker:
+        names = {field.name for field in fields(Registration)} & values.keys()
+        if names:
+            values["registration"] = Registration(**{name: values.pop(name) for name in names})
+        beat.beat(id, **values)
+        return model_class.primary.get(pk=id)
+
+
 def jobs() -> QuerySet[Job]:
     """Return all stored jobs."""
     return Job.primary.all()
@@ -64,15 +95,17 @@ def hourly(max_attempts: int = 3, **values: Any) -> RetryPolicy:
     return RetryPolicy(max_attempts=max_attempts, **(HOURLY | values))
 
 
-def envelope(**values: Any) -> Envelope:
-    """Build an envelope, by default of a queue that no other job is in."""
-    return Envelope(**({"type": "test.job", "queue": f"q{next(_queues)}"} | values))
-
-
 def push(**values: Any) -> Job:
     """Store a job as its client would."""
-    (job,) = in_line([pushing.push(envelope(**values))])
+    (job,) = in_line([pushing.push(EnvelopeFactory(**values))])
     return job
+
+
+def push_limited(
+    key: str = "acme", number: int = 1, queue: str = "carrier", **policy: Any
+) -> list[Job]:
+    """Store jobs of a limit key one by one."""
+    return [push(queue=queue, rate_limit={"key": key, **policy}) for _ in range(number)]
 
 
 def checks_are_due() -> None:
@@ -81,10 +114,16 @@ def checks_are_due() -> None:
     soon.update(due_at=F("due_at") - MINUTE)
 
 
+def claim_limited() -> list[Claimed]:
+    """FETCH what the limits let start now of what `push_limited` has stored."""
+    checks_are_due()
+    return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
+
+
 def push_many(number: int, **values: Any) -> list[Job]:
     """Store jobs of one queue in one batch."""
-    values.setdefault("queue", f"q{next(_queues)}")
-    return in_line(pushing.push_batch([envelope(**values) for _ in range(number)]))
+    values.setdefault("queue", EnvelopeFactory().queue)
+    return in_line(pushing.push_batch(EnvelopeFactory.create_batch(number, **values)))
 
 
 def in_line(stored: Iterable[EnqueuedJob]) -> list[Job]:
@@ -210,12 +249,6 @@ def silence(worker_id: str, by: timedelta = MINUTE) -> None:
 def age_lease(name: str, by: timedelta = MINUTE) -> None:
     """Let a lease be older."""
     Lease.primary.filter(name=name).update(until=F("until") - by)
-
-
-def worker(worker_id: str = WORKER, **values: Any) -> Worker:
-    """Build a worker that has beaten once."""
-    beat.beat(worker_id, **values)
-    return Worker.primary.get(pk=worker_id)
 
 
 @contextmanager

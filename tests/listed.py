@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.operations import Definition
-from django_ojs.extensions.webhooks.models import WebhookDelivery
-from django_ojs.extensions.webhooks.operations import subscriptions
-from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
-from django_ojs.models import BulkOperation
-from django_ojs.spec import ids
 from tests.factories import in_state, push
+from tests.model_factories import BulkOperationFactory, SubscriptionFactory, WebhookDeliveryFactory
+from tests.operations.cron.scenes import register
 
 #: Rows of each list: three pages of two, the last of which has one.
 ROWS = 5
@@ -22,8 +17,7 @@ def queues() -> None:
 
 def cron_jobs() -> None:
     for number in range(ROWS):
-        template = {"type": "a.b", "args": []}
-        cron.register(Definition(name=f"cron-{number}", expression="@daily", template=template))
+        register(f"cron-{number}")
 
 
 def dead_letters() -> None:
@@ -33,17 +27,13 @@ def dead_letters() -> None:
 
 def webhooks() -> None:
     for number in range(ROWS):
-        url = f"https://hooks.test/{number}"
-        subscriptions.create(Subscription(url=url, events=["queue.paused"]))
+        SubscriptionFactory(url=f"https://hooks.test/{number}", events=["queue.paused"])
 
 
 def deliveries() -> None:
-    webhook, _ = subscriptions.create(Subscription(url="https://hooks.test", events=["*"]))
-    for _ in range(ROWS):
-        keys = {"id": ids.uuid7(), "event_id": ids.uuid7()}
-        WebhookDelivery(webhook=webhook, event_type="queue.paused", **keys).save()
+    webhook, _ = SubscriptionFactory()
+    WebhookDeliveryFactory.create_batch(ROWS, webhook=webhook)
 
 
 def bulk_operations() -> None:
-    for _ in range(ROWS):
-        BulkOperation(action="retry", filter={}, ordered_by="ann").save()
+    BulkOperationFactory.create_batch(ROWS)

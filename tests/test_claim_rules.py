@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.claim_rules import ClaimRule, MayStart, RuledClaim, SetAside
 from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.limits.extension import KeyLimitsExtension
-from django_ojs.extensions.limits.held_jobs import RULE as LIMITS_BY_KEY
+from django_ojs.extensions.limits.limit_journal import RULE as LIMITS_BY_KEY
 from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
@@ -24,7 +24,7 @@ from django_ojs.reports import not_running, queue_overview
 from django_ojs.reports.health_queries import failed_extensions
 from django_ojs.spec import hold, ids, json
 from django_ojs.storage import queue_configs, ruled_claims
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from tests.cases import together
 from tests.factories import WORKER, jobs, jobs_of_key, push, push_many
@@ -439,6 +439,21 @@ def test_a_claim_that_applies_another_rule_learns_that_of_the_limits(config: Any
     push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
     assert len(claim()) == 1
     assert rules() & LIMITS_BY_KEY
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_job_that_is_open_to_another_rule_starts_in_a_queue_with_limits(
+    learned: bool, rule: Rule
+) -> None:
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    assert len(claim()) == 1
+    if not learned:
+        Queue.primary.update(rules=LIMITS_BY_KEY)
+        queue_configs.refresh()
+    job = push(queue=QUEUE)
+    jobs().filter(pk=job.pk).update(hold=NUMBER)
+    assert [each.id for each in claim()] == [job.pk]
+    assert rules() == LIMITS_BY_KEY | 1 << NUMBER
 
 
 def test_a_process_that_knows_no_limits_claims_no_job_of_such_a_queue_and_says_so(

@@ -16,7 +16,7 @@ from django_ojs import context as contexts
 from django_ojs.operations import fail, promotion
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests import factories as make
 from tests.cases import together
 

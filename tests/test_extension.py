@@ -18,13 +18,23 @@ from django.test.utils import CaptureQueriesContext
 import django_ojs as ojs
 from django_ojs import conf, hooks, signals
 from django_ojs.conf import settings
-from django_ojs.extension import INTERFACE, Act, Actor, Change, Count, Extension, Hooks, Reads
+from django_ojs.extension import (
+    INTERFACE,
+    Act,
+    Actor,
+    Attribute,
+    Change,
+    Count,
+    Extension,
+    Hooks,
+    Reads,
+)
 from django_ojs.hooks import registry
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.setting import setting, strings
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
@@ -293,7 +303,7 @@ def test_an_event_is_made_only_where_its_type_is_wanted() -> None:
 
 
 def test_an_error_of_what_is_published_undoes_what_happened() -> None:
-    make.worker()
+    make.WorkerFactory()
     with (
         installed(Other(Hooks(published=broken, published_types=frozenset(EventType)))),
         pytest.raises(RuntimeError, match="the extension broke"),
@@ -402,12 +412,12 @@ def test_a_finished_job_that_an_extension_needs_outlives_its_retention(in_queue:
         queues.configure("short", {"retention": {"completed": "PT1H"}})
     make.age([kept.pk, gone.pk], timedelta(days=2 if in_queue else 400))
     with installed(Other(Hooks(needed=f"ojs_job.queue = '{queue}'"))):
-        assert sum(pruning.overdue().values()) == (0 if in_queue else 1)
-        assert pruning.prune() == (0 if in_queue else 1)
-        pruning.QueuePruner().prune()
+        assert sum(job_pruning.overdue().values()) == (0 if in_queue else 1)
+        assert job_pruning.prune() == (0 if in_queue else 1)
+        job_pruning.QueuePruner().prune()
         assert make.jobs().filter(queue=queue).exists()
-    pruning.prune()
-    pruning.QueuePruner().prune()
+    job_pruning.prune()
+    job_pruning.QueuePruner().prune()
     assert not make.jobs().filter(queue=queue).exists()
 
 
@@ -504,3 +514,21 @@ def test_a_field_of_a_queue_that_no_extension_knows_is_kept_and_asks_for_nothing
     queues.configure("email", {"colour": 7})
     config = queue_configs.config_of("email")
     assert (config.values["colour"], config.part(Colour)) == (7, None)
+
+
+class WithAttribute(Other):
+    """An extension that knows an attribute of envelopes."""
+
+    attributes = (Attribute(name="colour", check=colour),)
+
+
+def test_an_attribute_is_checked_by_its_extension_and_a_null_counts_as_missing() -> None:
+    def enqueue(value: Any) -> None:
+        ojs.enqueue("email.send", [], extra={"colour": value})
+
+    enqueue(7)
+    with installed(WithAttribute(Hooks())):
+        enqueue("red")
+        enqueue(None)
+        with pytest.raises(InvalidRequest, match="colour must be red or blue"):
+            enqueue(7)

@@ -301,7 +301,7 @@ def test_a_rescue_leaves_only_the_jobs_for_which_it_raises(
     bad = [make.active("a", type=BAD).id for _ in range(3)]
     good = [make.active(worker, type=GOOD).id for worker in ("a", "b")]
     for worker in ("a", "b"):
-        make.worker(worker)
+        make.WorkerFactory(id=worker)
     with installed(raising(Trigger.LAPSE)):
         assert rescue.rescue(["a", "b"], limit=2) == 2
     assert {make.read(key).state for key in bad} == {State.ACTIVE}

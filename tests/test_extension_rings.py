@@ -53,7 +53,7 @@ EXACT = PushOptions(generated_ids=True, checks_bound=True)
 
 def add(tenant: str | None = None, options: PushOptions = EXACT, **values: Any) -> EnqueuedJob:
     meta = {} if tenant is None else {"tenant_id": tenant}
-    return pushing.push(make.envelope(queue=NAME, meta=meta, **values), options)
+    return pushing.push(make.EnvelopeFactory(queue=NAME, meta=meta, **values), options)
 
 
 def full(queue: str = NAME) -> QueueFull:
@@ -258,7 +258,7 @@ def test_an_error_in_the_ring_of_the_insert_leaves_nothing_stored_and_the_transa
             assert insert() is not None
             raise full()
 
-    jobs = [make.envelope(queue=NAME) for _ in range(3 if several else 1)]
+    jobs = make.EnvelopeFactory.create_batch(3 if several else 1, queue=NAME)
     with transaction.atomic():
         with installed(Other(Hooks(around_insert=late))), pytest.raises(QueueFull):
             pushing.push_batch(jobs, EXACT)
@@ -312,7 +312,10 @@ def test_the_outermost_ring_sees_jobs_before_the_middleware_and_stores_a_part_of
         batch.jobs = [first]
         return store()
 
-    jobs = [make.envelope(queue=NAME), make.envelope(queue="not valid", args=[object()])]
+    jobs = [
+        make.EnvelopeFactory(queue=NAME),
+        make.EnvelopeFactory(queue="not valid", args=[object()]),
+    ]
     with installed(Other(Hooks(around_push=around))):
         results = pushing.push_batch(jobs, options)
     assert ([job.id for job in results], kept) == ([jobs[0].id], jobs[1:])
@@ -468,7 +471,7 @@ def test_a_unique_job_brings_what_the_same_call_has_stored_and_found() -> None:
     ignore, replace = by_args("ignore"), by_args("replace")
     kept = add(args=["kept"], unique=ignore)
     jobs = [
-        make.envelope(queue=NAME, args=[args], unique=policy)
+        make.EnvelopeFactory(queue=NAME, args=[args], unique=policy)
         for args, policy in (
             ("kept", ignore),
             ("replaced", replace),

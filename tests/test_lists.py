@@ -12,21 +12,20 @@ import pytest
 
 from django_ojs.admin import base
 from django_ojs.extensions.audit import admin as audit
-from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.events import admin as events
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.hooks import publish
-from django_ojs.spec import ids
 from django_ojs.spec.published import EventType, of_queue
 from tests import listed
 from tests.admin.users import at, root
 from tests.cases import named
 from tests.command_line.run import ojs
-from tests.factories import age, worker
+from tests.factories import WorkerFactory, age
 from tests.http.api import JSON_TYPE, Api
 from tests.http.operations import Operation, operations, resolve
 from tests.listed import ROWS
+from tests.model_factories import AuditEntryFactory
 from tests.operations.workflows.scenes import chain, group, job
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +46,7 @@ def _events() -> None:
 
 def _workers() -> None:
     for number in range(ROWS):
-        worker(f"worker-{number}")
+        WorkerFactory(id=f"worker-{number}")
 
 
 def _limit_keys() -> None:
@@ -192,18 +191,9 @@ def _walk(path: str, way: str) -> list[list[Any]]:
 
 def _audit_entries() -> None:
     # Programs leave entries between those of people, which are listed.
-    AuditEntry.primary.bulk_create(
-        AuditEntry(
-            id=ids.uuid7(),
-            actor_kind=kind,
-            actor="ann",
-            action="queue.paused",
-            object_type="queue",
-            object_id=f"q{number}",
-        )
-        for number in range(ROWS)
-        for kind in ("user", "api_key", "api_key")
-    )
+    for number in range(ROWS):
+        for kind in ("user", "api_key", "api_key"):
+            AuditEntryFactory(actor_kind=kind, object_id=f"q{number}")
 
 
 #: Each page of the admin that is turned by cursors.

@@ -17,13 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.examples.__main__ import FOLDER
 from django_ojs.extensions.statistics import all_time
-from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
 from django_ojs.operations import queues
-from django_ojs.operations.beat import Registration
 from tests.cases import together
 from tests.docs.pages import table
-from tests.factories import push, worker
+from tests.factories import WorkerFactory, push
+from tests.model_factories import RollupFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -42,12 +41,12 @@ EXPRESSIONS = [
 def series(settings: Any) -> Iterator[dict[str, set[str]]]:
     """Return the labels of each series of `/ojs/metrics`, where there is something of each."""
     settings.OJS = {**settings.OJS, "POOLS": {"mail": {"queues": ["email"]}}}
-    worker("w-1", registration=Registration(queues=("email",), pool="mail", concurrency=2))
+    WorkerFactory(id="w-1", queues=("email",), pool="mail", concurrency=2)
     queues.configure("email", {"backpressure": {"max_depth": 10}})
     push(queue="email", type="email.send")
     push(queue="sms")  # No worker has it.
     histogram = [1, *[0] * 23]
-    Rollup.objects.create(
+    RollupFactory(
         minute="2026-01-01T00:00Z",
         queue="email",
         type="email.send",

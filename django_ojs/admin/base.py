@@ -28,7 +28,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
@@ -396,7 +396,7 @@ class OperatorModelAdmin(ObjectHistory):
                 "here": request.get_full_path(),
                 "queried_at": timezone.now(),
                 "list_url": self.url("changelist"),
-                "may_see_payload": payloads.has_permission(request),
+                "may_see_payload": payload_permission.has_permission(request),
                 "maintenance_mode": maintenance,
                 "maintenance_buttons": self.end_maintenance(request)
                 if maintenance is not None and maintenance.enabled

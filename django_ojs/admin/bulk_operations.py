@@ -13,7 +13,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
@@ -135,7 +135,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
         return self._confirmation_page(request, bulk_action, which, form)
 
     def _filter(self, request: HttpRequest, bulk_action: BulkAction, text: str) -> JobFilter | None:
-        payload = payloads.has_permission(request)
+        payload = payload_permission.has_permission(request)
         search = permitted(search_query.parse(text), payload=payload, positions=positions)
         which, errors = search.filter, search.errors
         if which is not None:
@@ -186,7 +186,9 @@ def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
     # The values in a filter reveal what the payloads of jobs contain.
     search = permitted(
-        Search(filter=which), payload=payloads.has_permission(request), positions=positions
+        Search(filter=which),
+        payload=payload_permission.has_permission(request),
+        positions=positions,
     )
     done = operation.state == BulkState.DONE
     total = max(operation.expected or 0, operation.matched)

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import number
@@ -26,7 +26,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         latest_first = request.GET.get("sort") == "last"
-        by_message = payloads.has_permission(request) and not redaction.hides("message")
+        by_message = payload_permission.has_permission(request) and not redaction.hides("message")
         with timed_queries() as query:
             found = query(
                 gettext_noop("dead letters"),

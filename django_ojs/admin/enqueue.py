@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
@@ -190,7 +190,7 @@ def _may_edit(request: HttpRequest, job: Job) -> bool:
 
     It has none if any of them is redacted, because it would store the redacted value.
     """
-    if not payloads.may_see(request) or redacted(job.args) != job.args:
+    if not payload_permission.may_see(request) or redacted(job.args) != job.args:
         return False
     return "offloaded" not in job.options and len(json.dumps(job.args)) <= _MAX_EDITED
 

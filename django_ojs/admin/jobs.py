@@ -19,7 +19,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import enqueue, job_list, limit_key_text, payloads
+from django_ojs.admin import enqueue, job_list, limit_key_text, payload_permission
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import grouped
@@ -30,7 +30,7 @@ from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.handlers import job_types, parameter_names, positions
 from django_ojs.models import Attempt, Job
-from django_ojs.operations.jobs import lineage, listing, search_query
+from django_ojs.operations.jobs import family, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
@@ -115,7 +115,7 @@ class JobAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()
-        payload = payloads.has_permission(request)
+        payload = payload_permission.has_permission(request)
         search = _search(text, payload)
         which = search.filter
         if which is None:
@@ -180,14 +180,14 @@ class JobAdmin(OperatorModelAdmin):
         job = Job.primary.filter(pk=self._parse_key(key)).first()
         if job is None:
             raise Http404(_("There is no job with this id; it may have been pruned or deleted."))
-        payload = payloads.has_permission(request)
+        payload = payload_permission.has_permission(request)
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
             not_running = query(
                 gettext_noop("why it does not run"),
-                lambda: why_not_running(job, may_see=payloads.may_see(request)),
+                lambda: why_not_running(job, may_see=payload_permission.may_see(request)),
             )
             panels = self.panels(request, query, job)
         now = timezone.now()
@@ -264,7 +264,7 @@ def _attempts(job: Job) -> list[Attempt]:
 
 def _family(job: Job) -> dict[str, Any]:
     """Return the parent of a job and its first children, as far as they still exist."""
-    found = list(lineage.children_of([job.pk])[: _MAX_CHILDREN + 1])
+    found = list(family.children_of([job.pk])[: _MAX_CHILDREN + 1])
     parent = None
     if job.parent_id is not None:
         parent = Job.primary.filter(pk=job.parent_id).only("type").first()

@@ -5,18 +5,18 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.operations.jobs.redaction import redacted_key, with_redacted_key
 
 
 def shown(request: HttpRequest, key: str) -> str:
     """Return a key, with the parts hidden that the user may not see."""
-    return redacted_key(key, may_see=payloads.may_see(request))
+    return redacted_key(key, may_see=payload_permission.may_see(request))
 
 
 def policy(request: HttpRequest, limits: Any) -> Any:
     """Return the `rate_limit` of a job, with its key as the user may see it."""
-    return with_redacted_key(limits, may_see=payloads.may_see(request))
+    return with_redacted_key(limits, may_see=payload_permission.may_see(request))
 
 
 def in_document(job: Any) -> Any:

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import job_list, payloads
+from django_ojs.admin import job_list, payload_permission
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.panels import columns_of
@@ -109,7 +109,7 @@ class QueueAdmin(OperatorModelAdmin):
                 raise Http404(
                     _("There is no such queue: it has no jobs and no configuration.")
                 ) from None
-            payload = payloads.has_permission(request)
+            payload = payload_permission.has_permission(request)
             context = {} if status is None else _context(query, status, payload=payload)
             found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
             if status is not None:

@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import job_list, payloads
+from django_ojs.admin import job_list, payload_permission
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
@@ -81,7 +81,7 @@ class WorkerAdmin(OperatorModelAdmin):
             shown = (jobs or [])[:_MAX_JOBS]
             shares = job_list.shares(query, shown)
             arguments = None
-            if shown and payloads.has_permission(request):
+            if shown and payload_permission.has_permission(request):
                 arguments = query(gettext_noop("arguments"), lambda: job_list.previews(shown))
         return self.render(
             request,

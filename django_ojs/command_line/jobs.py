@@ -27,7 +27,7 @@ from django_ojs.formatting import absolute_time, grouped
 from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.info import info
-from django_ojs.operations.jobs import lineage, listing
+from django_ojs.operations.jobs import family, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
 from django_ojs.operations.keyset import Page, PageRequest
@@ -144,7 +144,7 @@ def _show(console: Console, options: Options) -> int:
     if console.as_json:
         reason = why_not_running(job, may_see=options["payload"])
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
-        children = [str(child.pk) for child in lineage.children_of([job_id])[:_MAX_CHILDREN]]
+        children = [str(child.pk) for child in family.children_of([job_id])[:_MAX_CHILDREN]]
         found = _as_json(job, with_payload=options["payload"])
         console.json({**found, "children": children, "not_running": not_running})
         return OK

@@ -197,7 +197,6 @@ class _Import:
 
 def _read(data: dict[str, Any]) -> Envelope:
     values = settings()
-    data = {name: value for name, value in data.items() if name != EXTENSIONS}
     return envelope.parse(data, default_retry=values.default_retry, limits=values.limits)
 
 

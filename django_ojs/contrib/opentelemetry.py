@@ -34,7 +34,7 @@ from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.version import VERSION
-from django_ojs.worker import process_end
+from django_ojs.worker import end_callbacks
 from django_ojs.worker.handler_call import has_timed_out, was_stopped
 from django_ojs.worker.in_flight import Run
 
@@ -296,7 +296,7 @@ def instrument(
     if (step_metas := _step_metas()) is not None:
         step_metas.append(_active.step_meta)
     rollups.observers.append(_active.count)
-    process_end.register(_active.flush)
+    end_callbacks.register(_active.flush)
 
 
 def _step_metas() -> list[Any] | None:
@@ -316,7 +316,7 @@ def uninstrument() -> None:
     if (step_metas := _step_metas()) is not None:
         step_metas.remove(_active.step_meta)
     rollups.observers.remove(_active.count)
-    process_end.unregister(_active.flush)
+    end_callbacks.unregister(_active.flush)
     _active = None
 
 

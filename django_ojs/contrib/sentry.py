@@ -18,7 +18,7 @@ from django_ojs.conf import settings
 from django_ojs.extension import Extension, Hooks
 from django_ojs.hooks import registry
 from django_ojs.spec.failure import Discard, Failure, HandlerResponse
-from django_ojs.worker import process_end
+from django_ojs.worker import end_callbacks
 
 if TYPE_CHECKING:
     from sentry_sdk.types import Event, Hint
@@ -62,7 +62,7 @@ class OJSIntegration(Integration):
         """Register the extension; the SDK calls this once in a process."""
         registry.register(SentryExtension())
         add_global_event_processor(_process)
-        process_end.register(_flush)
+        end_callbacks.register(_flush)
 
     def report(self, context: "JobContext", error: BaseException, seconds: float) -> None:
         """Report the exception of a run, at a level that depends on what follows the run."""

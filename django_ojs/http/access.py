@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec.errors import PermissionDenied, Unauthenticated
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import queue_configs

@@ -14,9 +14,9 @@ from django.db.models.functions import Now
 from django_ojs.hooks import is_published, publish, publish_all
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import liveness
+from django_ojs.operations import worker_activity
 from django_ojs.operations.fetch import check_worker_id
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.published import EventType, NewEvent, of_run, of_worker
 from django_ojs.spec.states import State
@@ -83,7 +83,7 @@ def beat(
     interval: timedelta | None = None,
     registration: Registration | None = None,
     session: Session | None = None,
-    principal: Principal = liveness.PROJECT,
+    principal: Principal = worker_activity.PROJECT,
     renews: bool = False,
     is_behind: bool = False,
 ) -> BeatResponse:
@@ -258,7 +258,7 @@ def _record(
     values: dict[str, Any] = {
         "owner": principal.id,
         **reported,
-        **liveness.after_beat(worker_id, interval),
+        **worker_activity.after_beat(worker_id, interval),
     }
     if is_behind:
         values["steady_since"] = None
@@ -284,7 +284,7 @@ def _record(
         # because it seemed dead.
         values = {"queues": [], "concurrency": None, **values}
         values["steady_since"] = None if interval is None or is_behind else Now()
-        principal.check(liveness.register(worker_id, principal=principal, **values).owner)
+        principal.check(worker_activity.register(worker_id, principal=principal, **values).owner)
     if is_published(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
         publish(
@@ -323,7 +323,7 @@ def _heartbeat(job: Job) -> NewEvent:
 
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:
     held = _mine(worker_id, jobs)
-    return int(held.update(lease_until=liveness.extended(visibility_timeout)))
+    return int(held.update(lease_until=worker_activity.extended(visibility_timeout)))
 
 
 @database.write_transaction

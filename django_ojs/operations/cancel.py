@@ -5,7 +5,7 @@ from uuid import UUID
 from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
-from django_ojs.operations.stop import stop
+from django_ojs.operations.cancel_locked import stop
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, transitions
 

@@ -24,7 +24,7 @@ from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.timeouts import total_ends
 from django_ojs.storage import database, notify, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 #: How many runs in a row may conflict with other transactions until one spends an attempt.

@@ -13,10 +13,10 @@ from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.models.worker import Directive
-from django_ojs.operations import fail, liveness
-from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.liveness import KnownWorker, Principal
+from django_ojs.operations import fail, worker_activity
+from django_ojs.operations.due_jobs import DueCheck
 from django_ojs.operations.operator_texts import check_text
+from django_ojs.operations.worker_activity import KnownWorker, Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.failure import Failure
@@ -32,7 +32,7 @@ from django_ojs.storage import (
     raw_queries,
     transitions,
 )
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
 
@@ -62,7 +62,7 @@ def fetch(
     due: bool = True,
     default_timeout: timedelta | None = None,
     isolation: Isolation = Isolation.ANY,
-    principal: Principal = liveness.PROJECT,
+    principal: Principal = worker_activity.PROJECT,
     max_bytes: int | None = None,
     turns: queue_turns.Turns = FIRST_QUEUE_FIRST,
     pool: str | None = "",
@@ -282,7 +282,7 @@ def fetch_remotely(
     count: int = 1,
     worker_id: str | None = None,
     visibility_timeout: timedelta | None = None,
-    principal: Principal = liveness.PROJECT,
+    principal: Principal = worker_activity.PROJECT,
     order: QueueOrder = STRICT_ORDER,
     pool: str | None = None,
 ) -> list[Claimed]:
@@ -318,7 +318,7 @@ def fetch_remotely(
         )
     if worker_id is not None:
         try:
-            liveness.after_fetch(worker_id, queues, jobs, principal, worker)
+            worker_activity.after_fetch(worker_id, queues, jobs, principal, worker)
         except Exception:
             give_back(jobs)
             raise
@@ -330,7 +330,7 @@ def _worker(worker_id: str | None, principal: Principal) -> KnownWorker | None:
 
     Raises PermissionDenied if the principal may not write it.
     """
-    worker = None if worker_id is None else liveness.find(worker_id, DueCheck().conditions)
+    worker = None if worker_id is None else worker_activity.find(worker_id, DueCheck().conditions)
     if worker is not None:
         principal.check(worker.owner)
     return worker
@@ -371,7 +371,7 @@ def _pool_of(
             hint="OJS['POOLS'] of the server has the queues of a pool.",
         )
     if pool is not None and pool != before:
-        liveness.join_pool(worker_id, pool, queues, principal, is_known=worker is not None)
+        worker_activity.join_pool(worker_id, pool, queues, principal, is_known=worker is not None)
     return found
 
 

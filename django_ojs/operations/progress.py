@@ -9,8 +9,8 @@ from django.utils import timezone
 from django_ojs.extension import Count
 from django_ojs.hooks import count, is_published, publish, registry
 from django_ojs.models import Job
-from django_ojs.operations import liveness
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations import worker_activity
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec import times
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.spec.failure import clean
@@ -30,7 +30,7 @@ def report(
     reported: Report,
     *,
     claim: Claim = ANY_CLAIM,
-    principal: Principal = liveness.PROJECT,
+    principal: Principal = worker_activity.PROJECT,
 ) -> Job:
     """Store the progress of a run, extend its lease, and return the job.
 
@@ -45,10 +45,11 @@ def report(
         raise ClaimLost("The job is active under another claim.", details=details)
     before, now = job.progress, timezone.now()
     job.progress = after(before, reported, run=job.run, now=now)
-    Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
+    until = worker_activity.extended()
+    Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=until)
     for hook in registry.reported:
         hook(job, reported)
-    liveness.after_progress(job.worker_id, principal)
+    worker_activity.after_progress(job.worker_id, principal)
     numbers = {(job.queue, job.type): 1}
     database.after_commit(lambda: count(Count.PROGRESS_UPDATES, numbers))
     _publish(job, before, now)

@@ -7,10 +7,10 @@ and around the insert.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,17 +18,18 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs import hooks
 from django_ojs.extension import Batch
 from django_ojs.operations import draining
-from django_ojs.operations.enqueue import caller_database, lineage, unique
+from django_ojs.operations.enqueue import caller_database, parents, unique
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, alike, in_order, of_new
 from django_ojs.spec.envelope import AlikeJobs, Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, queue_configs
-from django_ojs.storage.claims import running
+from django_ojs.storage.claimed_job import running
 from django_ojs.storage.dialects.job_row import NewRow
 
 T = TypeVar("T")
+Jobs = TypeVar("Jobs", list[EnqueuedJob], list[EnqueuedJob] | None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +87,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     if options.admitted:
         return _store(envelopes, options)
     if (parent := running.get()) is not None:
-        lineage.fill_in(envelopes, parent)
+        parents.fill_in(envelopes, parent)
     ring = hooks.registry.around_push
     if ring is None:
         return _store(envelopes, options)
@@ -148,11 +149,17 @@ def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -
 
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     registry = hooks.registry
-    wants_each = registry.stored or registry.stored_and_committed
-    insert = partial(_insert_and_give if wants_each else _insert, options)
+    insert = partial(_insert, options)
+    if wants_each := registry.stored or registry.stored_and_committed:
+        insert = partial(_insert_and_give, insert)
     # Alike jobs have no unique policy.
     for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.unique is not None:
+            unheld = partial(_insert_unheld, options, envelope)
+            if wants_each:
+                unheld = partial(_insert_and_give, unheld)
+            if len(envelopes) == 1 and (one := unique.store_one(envelope, unheld)) is not None:
+                return [one]
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
     if not options.generated_ids and database.hardly_waits():
         # An open transaction may have stored a job with the id that a client sent. This transaction
@@ -170,27 +177,60 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
     return database.retried(operation)
 
 
-def _insert_and_give(
-    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
-) -> list[EnqueuedJob]:
-    """Insert jobs, and give each of them to the extensions that want it."""
+def _insert_and_give(insert: Callable[..., Jobs], *args: Any) -> Jobs:
+    """Call `insert`, and give each job that it stores to the extensions that want it."""
     registry = hooks.registry
     with database.atomic_if(registry.stored):
-        jobs = _insert(options, envelopes, earlier)
-        models = [job.model() for job in jobs]
-        hooks.call_within(registry.stored, models)
-        if registry.stored_and_committed:
-            database.after_commit(partial(hooks.call_after, registry.stored_and_committed, models))
+        jobs = insert(*args)
+        if jobs:
+            models = [job.model() for job in jobs]
+            hooks.call_within(registry.stored, models)
+            then = registry.stored_and_committed
+            if then:
+                database.after_commit(partial(hooks.call_after, then, models))
     return jobs
 
 
+def _insert_unheld(options: PushOptions, envelope: Envelope) -> list[EnqueuedJob] | None:
+    """Insert a job by the statement that also searches for its unique key.
+
+    Return [] if another job may hold the key, and None if other statements have to find out: this
+    one takes the key before a hook could take anything else, and waits for it as long as it takes.
+    """
+    if (
+        not options.generated_ids
+        or options.is_tried_again
+        or options.checks_bound
+        or queue_configs.current() is not None
+        or database.passes_by()
+        or database.hardly_waits()
+    ):
+        return None
+    connection = database.connection()
+    rows = database.dialect_of(connection).insert_jobs(
+        connection, (envelope,), generated_ids=True, only_if_admitted=False, unless_held=True
+    )
+    if not rows:
+        return None if rows is None else []
+    return _insert(options, (envelope,), inserted=rows)
+
+
 def _insert(
-    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
+    options: PushOptions,
+    envelopes: Sequence[Envelope],
+    earlier: Sequence[EnqueuedJob] = (),
+    *,
+    inserted: Sequence[NewRow] | None = None,
 ) -> list[EnqueuedJob]:
-    """Insert jobs in one statement, and report how many. `earlier` are results of the same call."""
+    """Insert jobs in one statement, unless they are `inserted`, and report how many.
+
+    `earlier` are results of the same call.
+    """
     connection = database.connection()
     ring = hooks.registry.around_insert
-    if ring is not None and (options.checks_bound or queue_configs.current() is not None):
+    if inserted is not None:
+        rows: Sequence[NewRow] | None = inserted
+    elif ring is not None and (options.checks_bound or queue_configs.current() is not None):
         batch = Batch(jobs=envelopes, options=options, earlier=earlier)
         rows = ring(
             batch, lambda: _insert_rows(connection, envelopes, options, batch.only_if_admitted)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.enqueue import lineage
+from django_ojs.operations.enqueue import parents
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.operator_push import push_by_operator
 from django_ojs.spec.envelope import Envelope, parse, render
@@ -59,5 +59,5 @@ def copy(job: Job, **changes: Any) -> Envelope:
     values = settings()
     copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}
     copied["queue"] = job.original_queue or job.queue
-    copied |= {"parent_id": str(job.pk), "root_id": str(lineage.root_of(job))}
+    copied |= {"parent_id": str(job.pk), "root_id": str(parents.root_of(job))}
     return parse({**copied, **changes}, default_retry=values.default_retry, limits=values.limits)

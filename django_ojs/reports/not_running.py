@@ -23,10 +23,11 @@ from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import registry as workers
 from django_ojs.reports import queue_overview
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
-from django_ojs.spec.hold import FIRST_HELD, owner_of
+from django_ojs.spec.hold import FIRST_HELD, numbers_of, owner_of
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import holds, queue_configs
 
 #: The most jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000
@@ -35,6 +36,12 @@ _MOST_WORKERS: Final = 100
 _MOST_NAMED: Final = 5
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200
+
+# A worker of a newer release may have what this process lacks.
+_REPAIR: Final = (
+    "If no worker has the extension any more, let the jobs run without it: manage.py ojs doctor "
+    "--only remains --repair."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +100,13 @@ def _blocked(job: Job) -> NotRunning | None:
         if user := _paused_by(job.queue):
             sentence = f"{sentence}, by {user}"
         return NotRunning(kind="paused", sentence=f"{sentence}.")
+    if missing := queue_configs.rules_of(job.queue) & ~sum(registry.claim_rules):
+        names = ", ".join(map(name_of, numbers_of(missing)))
+        sentence = (
+            f"The queue {job.queue} has a rule of an extension that is not installed here, or has "
+            f"none ({names}). A worker without the rule takes no job of it. {_REPAIR}"
+        )
+        return NotRunning(kind="unruled", sentence=sentence)
     if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
         sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
         return NotRunning(kind="unknown_type", sentence=sentence)
@@ -133,8 +147,8 @@ def _in_line(job: Job, may_see: bool) -> NotRunning:
         waits = hooks.contained(name, "failed to say why a job waits", ask, None)
         if waits is not None:
             return NotRunning(kind=waits.kind, sentence=waits.sentence, waits=waits)
-    if job.hold >= FIRST_HELD:
-        return NotRunning(kind="held", sentence=_held(owner_of(job.hold)))
+    if job.hold >= FIRST_HELD or job.hold not in holds.owned():
+        return NotRunning(kind="held", sentence=_held(job.hold))
     if others := _others_first(job.queue):
         return NotRunning(kind="starved", sentence=others)
     before = _before(job)
@@ -169,14 +183,15 @@ def _others_first(queue: str) -> str:
     )
 
 
-def _held(number: int) -> str:
-    """Return which extension keeps a job from all claims."""
+def _held(hold: int) -> str:
+    """Return which extension keeps a job from claims."""
+    number = owner_of(hold)
     for extension in registry.extensions():
-        if extension.number == number:
+        if extension.number == number and hold in holds.owned():
             return f"The extension {extension.name} holds it."
     return (
-        f"An extension that is not installed ({name_of(number)}) holds it. To open it: "
-        "manage.py ojs doctor --only remains --repair."
+        f"It is held for an extension that is not installed, or holds none ({name_of(number)}). "
+        f"{_REPAIR}"
     )
 
 

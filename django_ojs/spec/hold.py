@@ -31,3 +31,8 @@ def held_by(number: int) -> int:
 def owner_of(hold: int) -> int:
     """Return the number of the extension whose value this is."""
     return hold % FIRST_HELD
+
+
+def numbers_of(bits: int) -> list[int]:
+    """Return the numbers of the extensions that have these bits."""
+    return [number for number in range(FIRST_HELD) if bits >> number & 1]

@@ -1,7 +1,7 @@
 """What is published: the names of what happens, each with its subject and data (ojs-events §4).
 
 This is the vocabulary of `hooks.publish`. In which form events are stored and sent is in
-`spec/events.py`.
+`extensions/events/spec.py`.
 
 No data carries arguments, results or backtraces: permission to read events does not include those,
 and an event outlives its job.

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final, Literal
 
 from django_ojs.spec.canonical import canonical
@@ -94,6 +95,15 @@ class UniquePolicy:
             )
         return selected
 
+    @property
+    def may_hold(self) -> tuple[State, ...]:
+        """Return the states in which a stored job may hold its key.
+
+        A job that has not ended may be in another state by now, because a transition is overdue. A
+        replacing policy cancels the job that exists, and one that has ended needs no replacement.
+        """
+        return _may_hold(self.states, self.on_conflict.startswith("replace"))
+
     def render(self) -> dict[str, Any]:
         """Return the policy as JSON, complete; the period is in ISO 8601."""
         out: dict[str, Any] = {**self.extra, "keys": list(self.keys)}
@@ -105,6 +115,11 @@ class UniquePolicy:
         out["states"] = [state.value for state in self.states]
         out["on_conflict"] = self.on_conflict
         return out
+
+
+@cache
+def _may_hold(states: tuple[State, ...], replaces: bool) -> tuple[State, ...]:
+    return DEFAULT_STATES + tuple(each for each in states if each in TERMINAL and not replaces)
 
 
 _FIELDS: Final = tuple(each.name for each in fields(UniquePolicy) if each.name != "extra")

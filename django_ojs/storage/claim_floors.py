@@ -23,7 +23,7 @@ from typing import Final
 
 from django_ojs.spec.envelope import MIN_PRIORITY
 from django_ojs.storage import database, in_memory_state
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Floor
 from django_ojs.storage.dialects.server import OldestTransaction
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from django_ojs.hooks import registry
+from django_ojs.hooks import MOST_NUMBERS, registry
 from django_ojs.models import Job, Queue
-from django_ojs.spec.hold import FIRST_HELD, FREE, owner_of
+from django_ojs.spec.hold import FIRST_HELD, FREE, open_to, owner_of
 from django_ojs.spec.hold import held_by as held_by
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, notify, queue_configs
@@ -48,7 +48,7 @@ def learn_rules(queue: str) -> int:
     whether its process knows the rule.
     """
     owners = {owner_of(hold) for hold in values_in(queue) if FREE < hold < FIRST_HELD}
-    bits = sum(1 << owner for owner in owners)
+    bits = sum(1 << owner for owner in owners if owner < MOST_NUMBERS)
     connection = database.connection()
     if database.dialect_of(connection).lock_subject(connection, f"rules of {queue}", wait=False):
         row = Queue.primary.filter(pk=queue)
@@ -84,11 +84,16 @@ def release(number: int, jobs: Mapping[UUID, str], to: int = FREE) -> None:
     notify.workers_of(set(jobs.values()))
 
 
+def owned() -> set[int]:
+    """Return the values that an extension opens, by its hook `holds`, and that of all claims."""
+    return {FREE, *(value for each in registry.holds for value in (open_to(each), held_by(each)))}
+
+
 def release_unowned(keys: Collection[UUID]) -> None:
-    """Open those of these jobs that are kept from claims by extensions that are not installed."""
+    """Open those of these jobs that are kept from claims, and that no extension would open."""
     database.dialect().read_committed(database.connection())
-    known, jobs = registry.numbers(), _locked(keys)
-    _open([job for job in jobs if job.hold != FREE and owner_of(job.hold) not in known])
+    known = owned()
+    _open([job for job in _locked(keys) if job.hold not in known])
 
 
 def give_on(number: int, keys: Collection[UUID]) -> None:

@@ -1,7 +1,8 @@
 """What extensions that are no longer installed have left behind in the tables of the core.
 
 The number of an extension is its bit in `Queue.rules` and `Job.marks`, and gives its values of
-`Job.hold`. Nothing handles the bits and values of a number that no extension has.
+`Job.hold`. Nothing handles the bits and values of a number that no extension has, nor a rule of an
+extension without rules, nor a job held for one that holds none.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +16,7 @@ from django.db.models import Count, F, QuerySet
 
 from django_ojs.hooks import MOST_NUMBERS, registry
 from django_ojs.models import Job, Queue
-from django_ojs.spec.hold import FREE, held_by, open_to, owner_of
+from django_ojs.spec.hold import FREE, held_by, numbers_of, open_to, owner_of
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, holds, schema
 from django_ojs.storage.dialects.rows import Named
@@ -35,10 +36,10 @@ def objects() -> list[Named]:
 
 
 def queues() -> dict[int, list[str]]:
-    """Return, by number, the queues in which the rule of a missing extension lets no job start."""
+    """Return, by number, the queues in which a rule that no extension applies lets no job start."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for name, rules in Queue.primary.exclude(rules=0).order_by("name").values_list("name", "rules"):
-        for number in _numbers(rules & _unowned()):
+        for number in numbers_of(rules & ~sum(registry.claim_rules)):
             found[number].append(name)
     return dict(sorted(found.items()))
 
@@ -50,7 +51,7 @@ def marked() -> dict[int, int]:
         # One state at a time: each has an index of its own.
         jobs = _marked(Job.primary.filter(state=state)).values_list("unowned")
         for marks, number_of_jobs in jobs.annotate(Count("pk")):
-            found.update(dict.fromkeys(_numbers(marks), number_of_jobs))
+            found.update(dict.fromkeys(numbers_of(marks), number_of_jobs))
     return dict(sorted(found.items()))
 
 
@@ -58,9 +59,8 @@ def held() -> dict[int, list[str]]:
     """Return, by number, the queues with available jobs that are kept from some claims."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for queue in known_queues.by_name().names:
-        for number in sorted({owner_of(hold) for hold in holds.values_in(queue) if hold != FREE}):
-            if number not in registry.numbers():
-                found[number].append(queue)
+        for number in sorted(set(map(owner_of, {*holds.values_in(queue)} - holds.owned()))):
+            found[number].append(queue)
     return dict(sorted(found.items()))
 
 
@@ -98,8 +98,8 @@ def take_out(number: int) -> None:
 
 
 def free_queues() -> None:
-    """Take the rules of missing extensions from the queues, so that their jobs may start."""
-    Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(_owned()))
+    """Take the rules that no extension applies from the queues, so that their jobs may start."""
+    Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(sum(registry.claim_rules)))
 
 
 def free_jobs() -> None:
@@ -107,9 +107,8 @@ def free_jobs() -> None:
 
     Jobs that an installed extension holds stay held.
     """
-    owned = [value for each in registry.numbers() for value in (open_to(each), held_by(each))]
     for state in sorted(set(State) - TERMINAL):
-        jobs = Job.primary.filter(state=state).exclude(hold__in=[FREE, *owned]).order_by("pk")
+        jobs = Job.primary.filter(state=state).exclude(hold__in=holds.owned()).order_by("pk")
         for some in _pages(jobs.values_list("pk", flat=True)):
             database.in_write_transaction(partial(holds.release_unowned, some))
 
@@ -140,7 +139,3 @@ def _owned() -> int:
 
 def _unowned() -> int:
     return ((1 << MOST_NUMBERS) - 1) & ~_owned()
-
-
-def _numbers(bits: int) -> list[int]:
-    return [number for number in range(MOST_NUMBERS) if bits >> number & 1]

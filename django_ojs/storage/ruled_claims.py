@@ -8,8 +8,9 @@ from uuid import UUID
 
 from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import registry
+from django_ojs.spec.hold import numbers_of
 from django_ojs.storage import database, in_memory_state, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.dialects.server import is_repeated
 from django_ojs.storage.next_starts import next_starts
@@ -68,12 +69,11 @@ _logged: Final = in_memory_state.register(_Logged())
 def _log_missing(queue: str, bits: int) -> None:
     if queue not in _logged.queues:
         _logged.queues.add(queue)
-        numbers = [number for number in range(bits.bit_length()) if bits >> number & 1]
         logger.error(
             "No job of the queue %s is claimed: it has rules of extensions that are not installed "
             "here. Their numbers are %s.",
             queue,
-            ", ".join(map(str, numbers)),
+            ", ".join(map(str, numbers_of(bits))),
         )
 
 

@@ -41,7 +41,7 @@ from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claim_floors import floors
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import OneOf, Unlocked
 from django_ojs.storage.dialects.rows import ClaimRequest
 

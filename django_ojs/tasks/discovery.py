@@ -11,7 +11,7 @@ from django.utils.module_loading import autodiscover_modules
 from django_ojs import signals
 from django_ojs.handler_registry import registry
 from django_ojs.models import Job
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.tasks.backend import OJSBackend, waiting
 from django_ojs.tasks.compat import task_backends, task_finished
 from django_ojs.tasks.handler import TaskHandler, register

@@ -13,7 +13,7 @@ from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.models import Job
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.failure import ResultRejected
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.tasks import results
 from django_ojs.tasks.compat import (
     AnyResult,

@@ -9,7 +9,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec import times
 from django_ojs.spec.json import JSON
 from django_ojs.spec.states import State
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.tasks.compat import (
     AnyResult,
     AnyTask,

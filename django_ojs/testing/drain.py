@@ -12,7 +12,7 @@ from django_ojs.handlers import get_handler
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
 from django_ojs.storage import transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.testing import runner
 from django_ojs.testing.injected_errors import Failures
 from django_ojs.testing.rows import Rows

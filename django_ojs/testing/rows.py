@@ -16,7 +16,7 @@ from django_ojs.handlers import get_handler, job_types
 from django_ojs.hooks import next_jobs, registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, beat, fail, progress, run_now
-from django_ojs.operations.due_check import DueCheck
+from django_ojs.operations.due_jobs import DueCheck
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
@@ -26,7 +26,7 @@ from django_ojs.spec.progress import Report
 from django_ojs.spec.states import WAITING, State
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import ALL_RULES, ClaimRequest
 from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.transitions import Claim

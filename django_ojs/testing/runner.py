@@ -19,7 +19,7 @@ from django_ojs.operations.enqueue.admission import admit
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.job_row import CLAIMED
 from django_ojs.testing.injected_errors import Failures
 from django_ojs.testing.recorder import admit_in_memory, recorded

@@ -13,10 +13,10 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import claim_floors, notify
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.queue_turns import Turns
-from django_ojs.worker.batch_sizer import BatchSizer
+from django_ojs.worker.claim_sizer import ClaimSizer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight
@@ -66,7 +66,7 @@ class Claimer:
         worker_id: str,
         config: WorkerConfig,
         in_flight: JobsInFlight,
-        batch_sizer: BatchSizer,
+        claim_sizer: ClaimSizer,
         heartbeat: Heartbeat,
         job_log: JobLog,
         *,
@@ -75,7 +75,7 @@ class Claimer:
         self._worker_id = worker_id
         self._config = config
         self._in_flight = in_flight
-        self._batch_sizer = batch_sizer
+        self._claim_sizer = claim_sizer
         self._heartbeat = heartbeat
         self._job_log = job_log
         self._isolation = isolation
@@ -222,7 +222,7 @@ class Claimer:
 
     def _wanted(self) -> int:
         """Return how many jobs fit now; 0 while none may be claimed."""
-        wanted = self._batch_sizer.claim_size(self._in_flight.busy)
+        wanted = self._claim_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self.claimed)
         if (
@@ -232,7 +232,7 @@ class Claimer:
             or time.monotonic() < self._away_until
         ):
             return 0
-        if self._in_flight.busy >= self._batch_sizer.slots and self._bytes_left() <= 0:
+        if self._in_flight.busy >= self._claim_sizer.slots and self._bytes_left() <= 0:
             # Jobs that wait for a slot would only take memory. A job for a free slot is claimed
             # even beyond the limit.
             return 0

@@ -26,7 +26,7 @@ from django_ojs.spec.errors import Conflict, JobNotFound, OJSError, RowLocked
 from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.next_starts import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs

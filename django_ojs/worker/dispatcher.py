@@ -10,7 +10,7 @@ from django_ojs.hooks import registry
 from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.timeouts import limit_of
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker import progress
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.executor import Executor

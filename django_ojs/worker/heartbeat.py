@@ -14,7 +14,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.liveness import MISSED_BEATS
+from django_ojs.operations.worker_activity import MISSED_BEATS
 from django_ojs.spec.timeouts import failure_of
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff

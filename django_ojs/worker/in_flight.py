@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django_ojs.context import JobContext
 from django_ojs.handlers import Handler
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 from django_ojs.worker.process_status import ProcessStatus
 

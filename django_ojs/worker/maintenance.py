@@ -15,8 +15,8 @@ from django_ojs import hooks
 from django_ojs.extension import TICK, DueStep
 from django_ojs.operations import expiry, promotion, queue_rows
 from django_ojs.operations.access import known_names
-from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.maintenance import lease, pruning, stalled, timeouts
+from django_ojs.operations.due_jobs import DueCheck
+from django_ojs.operations.maintenance import job_pruning, lease, stalled, timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
@@ -81,8 +81,13 @@ def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
         DueStep(run=stalled.tell_stalled, interval=5.0, batch=stalled.BATCH),
         DueStep(run=keeper.fold, interval=1.0, batch=_ALL, when=counts.changes_condition),
         DueStep(run=keeper.vacuum_counts, interval=10.0),
-        DueStep(run=pruning.prune, interval=10.0, batch=pruning.PRUNED, when=pruning.condition),
-        DueStep(run=pruning.QueuePruner().prune, interval=10.0, batch=pruning.WALK),
+        DueStep(
+            run=job_pruning.prune,
+            interval=10.0,
+            batch=job_pruning.PRUNED,
+            when=job_pruning.condition,
+        ),
+        DueStep(run=job_pruning.QueuePruner().prune, interval=10.0, batch=job_pruning.WALK),
         DueStep(run=known_names.prune, interval=60.0),
         DueStep(run=queue_rows.settle_deleted, interval=10.0),
         DueStep(run=queue_rows.put_rules_right, interval=60.0),
@@ -106,10 +111,10 @@ def _helping_steps() -> Sequence[DueStep]:
             when=rescue.lapsed_condition,
         ),
         DueStep(
-            run=partial(pruning.prune, since=PRUNING_BEHIND),
+            run=partial(job_pruning.prune, since=PRUNING_BEHIND),
             interval=10.0,
-            batch=pruning.PRUNED,
-            when=partial(pruning.condition, PRUNING_BEHIND),
+            batch=job_pruning.PRUNED,
+            when=partial(job_pruning.condition, PRUNING_BEHIND),
         ),
     )
 

@@ -23,7 +23,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import notify
 from django_ojs.version import VERSION
-from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
+from django_ojs.worker.claim_sizer import MAX_SLOT_WAIT, ClaimSizer
 from django_ojs.worker.claimer import UNSTORED_CHECK_INTERVAL, Claimer
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.config import WorkerConfig
@@ -111,7 +111,7 @@ class WorkerProcess:
         hooks.call_after(hooks.registry.worker_started, self.id)
         config = self._config
         self._in_flight = JobsInFlight(self._status)
-        self._batch_sizer = BatchSizer(config.threads)
+        self._claim_sizer = ClaimSizer(config.threads)
         self._completer = Completer(
             self.id, self._in_flight, self.job_log, self._on_slot_free, self._on_room
         )
@@ -136,7 +136,7 @@ class WorkerProcess:
             self.id,
             config,
             self._in_flight,
-            self._batch_sizer,
+            self._claim_sizer,
             self._heartbeat,
             self.job_log,
             isolation=self._isolation,
@@ -252,7 +252,7 @@ class WorkerProcess:
             self._rounds_without_job = 0
             self._has_no_next_jobs = False
             unknown = self._dispatcher.dispatch(jobs, self._claimer.began_at)
-            self._batch_sizer.pass_by(unknown if unknown == len(jobs) else 0)
+            self._claim_sizer.pass_by(unknown if unknown == len(jobs) else 0)
             self._heartbeat.notice_jobs()
         return bool(jobs) and self._claimer.is_due()
 
@@ -289,7 +289,7 @@ class WorkerProcess:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
         if waiting:
             # Otherwise these jobs would be claimed again at once, until the slow jobs have ended.
-            self._batch_sizer.record(GIVE_BACK_AFTER)
+            self._claim_sizer.record(GIVE_BACK_AFTER)
             self._completer.give_back(waiting)
 
     def _wait(self) -> None:
@@ -329,7 +329,7 @@ class WorkerProcess:
             self._wake.set()
 
     def _on_slot_free(self, seconds: float) -> None:
-        self._batch_sizer.record(seconds)
+        self._claim_sizer.record(seconds)
         # It also polls when no job is in flight: new jobs may have come without a notification.
         if self._waiting and (not self._in_flight.busy or self._can_claim()):
             self._wake.set()
@@ -423,7 +423,7 @@ class WorkerProcess:
     def _on_slots(self, slots: int) -> None:
         """Run `slots` jobs at a time, as an operator has chosen. The heartbeat calls this."""
         logger.info("%s runs %d jobs at a time now", self.id, slots)
-        self._batch_sizer.slots = self._dispatcher.slots = slots
+        self._claim_sizer.slots = self._dispatcher.slots = slots
         self._executor.resize(slots)
         self._wake.set()
 

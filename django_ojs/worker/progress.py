@@ -13,7 +13,7 @@ from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage import database
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 from django_ojs.worker import outside_transaction
 

@@ -28,7 +28,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import background_writer, database
-from django_ojs.worker import process_end
+from django_ojs.worker import end_callbacks
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
 from django_ojs.worker.job_log import number_of_jobs
@@ -415,7 +415,7 @@ def _run_child(
         logger.exception("The worker process ended by an unexpected error.")
     finally:
         background_writer.close_all()
-        process_end.run()
+        end_callbacks.run()
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

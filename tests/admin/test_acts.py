@@ -25,11 +25,10 @@ from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.extensions.webhooks.operations import subscriptions
 from django_ojs.models import ActorKind
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.operations import beat, queues
-from django_ojs.operations.access import api_keys, operator
+from django_ojs.operations import queues
+from django_ojs.operations.access import operator
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import mode
@@ -38,6 +37,7 @@ from django_ojs.storage.figures import counts
 from tests import factories
 from tests.admin.users import at, root
 from tests.command_line.run import ojs
+from tests.model_factories import ApiKeyFactory, SubscriptionFactory
 from tests.operations.cron.scenes import register
 from tests.testapp.testing_jobs import send
 
@@ -105,7 +105,7 @@ def schedule(enabled: bool = True) -> Callable[[], str]:
 
 
 def worker() -> str:
-    return factories.worker("w", registration=beat.Registration(queues=("mail",))).pk
+    return factories.WorkerFactory(id="w", queues=("mail",)).pk
 
 
 def stale_worker() -> str:
@@ -118,15 +118,15 @@ def workflow() -> Any:
 
 
 def api_key() -> Any:
-    return api_keys.create(name="shop", scopes=["read"])[0].pk
+    return ApiKeyFactory()[0].pk
 
 
 def api_key_prefix() -> str:
-    return api_keys.create(name="shop", scopes=["read"])[0].prefix
+    return ApiKeyFactory()[0].prefix
 
 
 def webhook() -> Any:
-    return subscriptions.create(subscriptions.Subscription(**HOOK))[0].pk
+    return SubscriptionFactory(**HOOK)[0].pk
 
 
 def limit(*changes: Callable[[], object]) -> Callable[[], str]:
@@ -499,7 +499,7 @@ def over_http_by_session(act: Act, key: object, tmp_path: Path) -> None:
 
 
 def over_http_by_key(act: Act, key: object, tmp_path: Path) -> None:
-    _, secret = api_keys.create(name="shop", scopes=["admin"])
+    _, secret = ApiKeyFactory(scopes=["admin"])
     over_http(act, key, Client(), HTTP_AUTHORIZATION=f"Bearer {secret}")
 
 

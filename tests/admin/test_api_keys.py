@@ -22,6 +22,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 from tests.admin.users import root, staff
 from tests.cases import together
+from tests.model_factories import ApiKeyFactory
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -30,10 +31,6 @@ LIST = "/admin/django_ojs/apikey/"
 ADD = f"{LIST}add/"
 FORM = {"name": "billing", "scopes": ["producer"], "queues": "b a\nb", "expires_at_0": ""}
 KEY = re.compile(r"ojs_[a-z0-9]{10}_[A-Za-z0-9]{43}")
-
-
-def make(*scopes: str, **values: Any) -> tuple[ApiKey, str]:
-    return api_keys.create(name="billing", scopes=scopes or ["producer"], **values)
 
 
 def page_of(key: ApiKey) -> str:
@@ -90,7 +87,7 @@ def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None
 
 
 def test_a_key_can_be_changed_and_its_secret_stays() -> None:
-    key, text = make(queues=["a"])
+    key, text = ApiKeyFactory(queues=["a"])
     client = root("ann")
     shown = client.get(page_of(key)).content.decode()
     assert key.prefix in shown
@@ -107,7 +104,7 @@ def test_a_key_can_be_changed_and_its_secret_stays() -> None:
 
 
 def test_an_unchanged_form_changes_nothing() -> None:
-    key, _ = make(queues=["a", "b"])
+    key, _ = ApiKeyFactory(queues=["a", "b"])
     form = root("ann").get(page_of(key)).context["adminform"].form
     assert form["queues"].value() == "a\nb"
     data = {name: form[name].value() for name in ("name", "scopes", "queues")}
@@ -116,7 +113,7 @@ def test_an_unchanged_form_changes_nothing() -> None:
 
 
 def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
-    key, text = make(queues=["a"], expires=timedelta(days=30))
+    key, text = ApiKeyFactory(queues=["a"], expires=timedelta(days=30))
     client = root("ann")
     replace = f"{LIST}{key.pk}/replace/"
     assert replace in client.get(page_of(key)).content.decode()
@@ -148,7 +145,7 @@ def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
 
 
 def test_a_reload_of_the_page_that_shows_a_key_makes_no_second_one() -> None:
-    key, _ = make()
+    key, _ = ApiKeyFactory()
     client = root("ann")
     forms = {ADD: FORM, f"{LIST}{key.pk}/replace/": {"grace": "48"}}
     for number, (address, form) in enumerate(forms.items(), start=2):
@@ -170,7 +167,7 @@ def test_a_reload_of_the_page_that_shows_a_key_makes_no_second_one() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_two_clicks_at_the_same_time_replace_a_key_once() -> None:
-    key, _ = make()
+    key, _ = ApiKeyFactory()
     client = root("ann")
     replace = f"{LIST}{key.pk}/replace/"
     page = client.get(replace).content.decode()
@@ -192,8 +189,8 @@ def test_two_clicks_at_the_same_time_replace_a_key_once() -> None:
 
 
 def test_a_key_is_replaced_only_by_who_may_create_one_with_its_scopes() -> None:
-    key, _ = make("admin")
-    other, _ = make("producer")
+    key, _ = ApiKeyFactory(scopes=["admin"])
+    other, _ = ApiKeyFactory(scopes=["producer"])
     client = staff("view_apikey", "add_apikey", "change_apikey", "operate_job")
     replace = LIST + "{}/replace/"
     for address in (replace.format(key.pk), replace.format(key.pk) + "?x=1"):
@@ -205,7 +202,7 @@ def test_a_key_is_replaced_only_by_who_may_create_one_with_its_scopes() -> None:
 
 
 def test_revoke_ends_the_keys_that_were_chosen() -> None:
-    (gone, text), (_, other) = make(), make()
+    (gone, text), (_, other) = ApiKeyFactory(), ApiKeyFactory()
     client = root("ann")
     chosen = {"action": "revoke", "_selected_action": [gone.pk]}
     assert "1 revoked." in client.post(LIST, chosen, follow=True).content.decode()
@@ -218,7 +215,7 @@ def test_revoke_ends_the_keys_that_were_chosen() -> None:
 
 
 def test_who_may_only_look_can_change_nothing() -> None:
-    key, text = make()
+    key, text = ApiKeyFactory()
     client = staff("view_apikey", "administer_job")
     shown = client.get(page_of(key)).content.decode()
     assert key.prefix in shown
@@ -227,12 +224,12 @@ def test_who_may_only_look_can_change_nothing() -> None:
     assert client.post(page_of(key), FORM).status_code == 403
     assert client.post(f"{LIST}{key.pk}/delete/", {"post": "yes"}).status_code == 403
     client.post(LIST, {"action": "revoke", "_selected_action": [key.pk]})
-    assert api_keys.find(text).name == "billing"
+    assert api_keys.find(text).name == "shop"
     assert ApiKey.objects.count() == 1
 
 
 def test_who_may_not_see_keys_sees_none() -> None:
-    key, _ = make()
+    key, _ = ApiKeyFactory()
     client = staff("administer_job")
     assert client.get(LIST).status_code == client.get(page_of(key)).status_code == 403
 
@@ -252,7 +249,7 @@ def test_a_user_gives_away_no_scope_that_the_user_does_not_have() -> None:
 
 
 def test_a_key_that_may_more_than_the_user_is_left_alone() -> None:
-    key, text = make("admin", queues=["a"])
+    key, text = ApiKeyFactory(scopes=["admin"], queues=["a"])
     client = staff("view_apikey", "change_apikey", "delete_apikey", "operate_job")
     assert client.post(f"{LIST}{key.pk}/delete/", {"post": "yes"}).status_code == 403
     chosen = {"action": "delete_selected", "_selected_action": [key.pk], "post": "yes"}
@@ -281,7 +278,7 @@ def test_the_list_costs_the_same_for_one_key_and_for_many(
 ) -> None:
     client = root("ann")
     for _ in range(5):
-        make()
+        ApiKeyFactory()
     client.get(LIST)  # The numbers of the navigation are reused.
     # Ten statements are those of the timeouts for the maintenance mode and for the list.
     with django_assert_max_num_queries(16):
@@ -323,7 +320,7 @@ def test_a_project_without_the_admin_and_the_api_loads_neither() -> None:
 
 @pytest.mark.parametrize("lookup", ["digest__startswith", "name", "prefix__regex"])
 def test_no_address_asks_for_the_hash_of_a_key_letter_by_letter(lookup: str) -> None:
-    key, _ = make("read")
+    key, _ = ApiKeyFactory(scopes=["read"])
     asked = {lookup: getattr(key, lookup.partition("__")[0])[:3]}
     client = staff("view_apikey")
     assert client.get(LIST, asked).status_code == 400

@@ -21,7 +21,7 @@ from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.models import Job, Queue
 from django_ojs.operations import keyset, queues
-from django_ojs.operations.access import api_keys, operator
+from django_ojs.operations.access import operator
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.jobs.bulk_step import CANCEL, BulkStep
 from django_ojs.spec import ids
@@ -31,6 +31,7 @@ from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_plans import plans_of
 from tests.admin.users import VIEW, at, root, staff
 from tests.command_line.run import ojs
+from tests.model_factories import ApiKeyFactory, AuditEntryFactory
 from tests.operations.cron.scenes import register
 from tests.sizes import FULL
 
@@ -76,7 +77,7 @@ def test_three_ways_to_operate_are_on_one_page_with_what_changed() -> None:
         "backpressure.strategy": [None, "block"],
     }
     act(ann, "queue", "configure", "email", **bounds)
-    key, secret = api_keys.create(name="shop", scopes=["admin"])
+    key, secret = ApiKeyFactory(scopes=["admin"])
     with override_settings(OJS=KEYS):
         job = factories.push(queue="email")
         sent = {"HTTP_AUTHORIZATION": f"Bearer {secret}", "content_type": "application/json"}
@@ -116,8 +117,7 @@ def test_three_ways_to_operate_are_on_one_page_with_what_changed() -> None:
         return found(ann, q).count('<td class="ojs-nowrap" data-label="When">')
 
     for moment in (datetime(2026, 1, 30, 23, 59, tzinfo=UTC), datetime(2026, 1, 31, tzinfo=UTC)):
-        old = {"actor_kind": "user", "actor": "bob", "action": "queue.paused"}
-        AuditEntry.primary.create(pk=ids.first_of(moment), object_id="old", **old)
+        AuditEntryFactory(pk=ids.first_of(moment), actor="bob", object_id="old")
     assert numbers("actor:ann") == 1
     assert numbers(f'actor:"shop ({key.prefix})" action:queue.*') == 1
     assert numbers("actor:shop*") == numbers("actor:b*") == 2
@@ -175,8 +175,7 @@ def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:
     assert trail() == []
     old = timezone.now() - timedelta(days=400)
     for moment in (old, timezone.now()):
-        key = ids.first_of(moment)
-        AuditEntry.primary.create(pk=key, actor="ann", action="queue.paused", object_id="email")
+        AuditEntryFactory(pk=ids.first_of(moment), object_id="email")
     assert audit.prune() == 1
     assert audit.prune() == 0
     assert AuditEntry.primary.count() == 1
@@ -195,12 +194,11 @@ def test_hostile_texts_change_no_page() -> None:
     def page(text: str) -> tuple[Any, ...]:
         AuditEntry.primary.all().delete()
         User.objects.all().delete()
-        AuditEntry.primary.create(
+        AuditEntryFactory(
             actor_kind="api_key",
             actor=text,
             action="queue.configured",
             source_ip=text[:64],
-            object_type="queue",
             object_id=text,
             changes={text: [text, [text]]},
             detail={text: text, "reason": text},

@@ -18,7 +18,7 @@ from django_ojs.operations import cancel
 from tests.admin.users import root, staff
 from tests.cases import together
 from tests.factories import jobs
-from tests.operations.cron.scenes import definition, make_due, register, tick
+from tests.operations.cron.scenes import make_due, register, tick
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -51,15 +51,10 @@ def done_to(name: str) -> list[str]:
     return list(entries.order_by("pk").values_list("action", flat=True))
 
 
-def in_code(name: str = "in-code") -> CronJob:
-    values = {"owner": CronOwner.CODE, "service": "shop", "defined_in": "shop.jobs.nightly"}
-    return cron.register(definition(name, **values))[0]
-
-
 def test_the_list_says_in_words_when_what_runs() -> None:
     register("weekdays", "0 9 * * MON-FRI", timezone="Europe/Paris", overlap_policy="allow")
     register("paused", enabled=False)
-    in_code()
+    register("in-code", in_code=True)
 
     page = text(root(), LIST)
 
@@ -185,9 +180,9 @@ def test_run_now_enqueues_a_job_and_names_the_operator() -> None:
     assert "A run of the cron job has not ended" in said(again)
 
 
-@pytest.mark.parametrize("make", [register, in_code])
-def test_each_is_paused_and_resumed_also_one_of_code(make: Any) -> None:
-    name = make("some").name
+@pytest.mark.parametrize("in_code", [False, True])
+def test_each_is_paused_and_resumed_also_one_of_code(in_code: bool) -> None:
+    name = register("some", in_code=in_code).name
     client = root()
 
     client.post(f"{LIST}action/pause/", {"key": name})
@@ -202,7 +197,7 @@ def test_each_is_paused_and_resumed_also_one_of_code(make: Any) -> None:
 
 
 def test_one_of_code_is_not_edited_and_not_removed() -> None:
-    expression = in_code().expression
+    expression = register("in-code", in_code=True).expression
     client = root()
 
     page = text(client, f"{LIST}in-code/change/")

@@ -7,20 +7,13 @@ import re
 import pytest
 
 from django_ojs.extensions.events import admin as page
-from django_ojs.extensions.events.models import Event
-from django_ojs.spec import ids
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
+from tests.model_factories import EventFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = f"{BASE}event/"
-
-
-def happened(number: int, type: str = "queue.paused", subject: str = "alpha") -> None:
-    Event.primary.bulk_create(
-        Event(event_id=ids.uuid7(), type=type, subject=subject, data={}) for _ in range(number)
-    )
 
 
 def rows(text: str) -> int:
@@ -28,8 +21,8 @@ def rows(text: str) -> int:
 
 
 def test_filters_are_by_type_and_by_subject() -> None:
-    happened(3)
-    happened(2, "queue.resumed", "beta")
+    EventFactory.create_batch(3)
+    EventFactory.create_batch(2, type="queue.resumed", subject="beta")
     client = root()
     assert rows(client.get(LIST, {"type": "queue.resumed"}).content.decode()) == 2
     assert rows(client.get(LIST, {"subject": "alpha"}).content.decode()) == 3
@@ -41,8 +34,8 @@ def test_filters_are_by_type_and_by_subject() -> None:
 
 
 def test_a_rare_type_is_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    happened(1, "queue.resumed")
-    happened(30)
+    EventFactory(type="queue.resumed")
+    EventFactory.create_batch(30)
     monkeypatch.setattr(page, "SCAN_LIMIT", 10)
     client, address, pages = root(), f"{LIST}?type=queue.resumed", 0
     while rows(text := client.get(address).content.decode()) == 0:
@@ -54,9 +47,9 @@ def test_a_rare_type_is_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_types_are_in_groups_and_a_group_is_a_filter() -> None:
-    happened(2, "queue.resumed")
-    happened(1, "queue.paused")
-    happened(4, "worker.started")
+    EventFactory.create_batch(2, type="queue.resumed")
+    EventFactory()
+    EventFactory.create_batch(4, type="worker.started")
     page = root().get(LIST, {"type": "queue."}).content.decode()
     assert rows(page) == 3
     assert '<optgroup label="queue.*"><option value="queue." selected>' in page

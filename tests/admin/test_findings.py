@@ -26,7 +26,7 @@ from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.finding import Finding
 from django_ojs.formatting import absolute_time
 from django_ojs.models import ApiKey, Queue
-from django_ojs.operations import ack, beat, fail, queues
+from django_ojs.operations import ack, fail, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
@@ -37,7 +37,8 @@ from tests import factories
 from tests.admin.users import VIEW, root, staff
 from tests.cases import together
 from tests.command_line.run import ojs
-from tests.factories import HOUR, active, push, push_many, silence, worker
+from tests.factories import HOUR, WorkerFactory, active, push, push_many, silence
+from tests.model_factories import ApiKeyFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -48,11 +49,7 @@ DAY = timedelta(days=1)
 
 
 def listener(worker_id: str, queue: str) -> None:
-    worker(
-        worker_id,
-        registration=beat.Registration(queues=(queue,), concurrency=4),
-        interval=5 * MINUTE,
-    )
+    WorkerFactory(id=worker_id, queues=(queue,), concurrency=4, interval=5 * MINUTE)
 
 
 def problems(client: Client) -> list[str]:
@@ -76,7 +73,7 @@ def doctor() -> str:
 def test_api_keys_that_expire_and_keys_that_are_rejected_end_in_what_mends_them(
     django_capture_on_commit_callbacks: Any,
 ) -> None:
-    expiring, text = api_keys.create(name="<b>billing", scopes=["admin"], expires=30 * DAY)
+    expiring, text = ApiKeyFactory(name="<b>billing", scopes=["admin"], expires=30 * DAY)
     with django_capture_on_commit_callbacks(execute=True):
         api_keys.find(text)
     now = datetime.now(UTC)
@@ -84,7 +81,7 @@ def test_api_keys_that_expire_and_keys_that_are_rejected_end_in_what_mends_them(
     ApiKey.objects.filter(pk=expiring.pk).update(
         created_at=now - 28 * DAY, expires_at=now + timedelta(days=2, hours=5, minutes=1)
     )
-    worker()
+    WorkerFactory()
     client = root()
     (said,) = problems(client)
     assert f"billing ({expiring.prefix}) expires at {expiring_at}" in plain(said)
@@ -128,7 +125,7 @@ class TestWorkers:
     def test_all_workers_gone_is_one_line(self) -> None:
         push(queue="email")
         push_many(2, queue="reports")
-        worker("gone", registration=beat.Registration(queues=("email",)))
+        WorkerFactory(id="gone", queues=("email",))
         silence("gone", HOUR)
         (found,) = problems(root())
         said = "No worker is running: 3 jobs of 2 queues are ready or due."
@@ -217,7 +214,7 @@ class TestMany:
         unknown = Failure(type="unknown_job_type", message="no handler")
         lost = active("other", queue="busy", type="renamed.away")
         fail.postpone(lost.id, unknown, delay=30 * SECOND)
-        api_keys.create(name="new", scopes=["admin"], expires=30 * DAY)
+        ApiKeyFactory(name="new", scopes=["admin"], expires=30 * DAY)
         active("gone", queue="busy")
         listener("gone", "busy")
         rescue.rescue(["gone"])

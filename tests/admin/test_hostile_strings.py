@@ -12,15 +12,12 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.utils import timezone
 
-from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
-from django_ojs.models import ApiKey, Queue
-from django_ojs.operations import ack, beat, fail, keyset
-from django_ojs.spec import ids, json
+from django_ojs.models import ApiKey
+from django_ojs.operations import ack, fail, keyset
+from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from tests import factories
+from tests import model_factories as rows
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
 from tests.admin.users import at, root
@@ -39,16 +36,14 @@ class Kind:
 
 
 def workers(text: str) -> list[str]:
-    factories.worker(
-        text,
-        registration=beat.Registration(
-            hostname=text,
-            queues=(text, "held"),
-            labels=(text,),
-            version=text[:64],
-            concurrency=3,
-            pid=9,
-        ),
+    factories.WorkerFactory(
+        id=text,
+        hostname=text,
+        queues=(text, "held"),
+        labels=(text,),
+        version=text[:64],
+        concurrency=3,
+        pid=9,
     )
     ack.ack(factories.active(text, queue="held").id)
     fail.fail(factories.active(text, queue="held").id, Failure(type=text, message=text))
@@ -57,8 +52,7 @@ def workers(text: str) -> list[str]:
 
 
 def events(text: str) -> list[str]:
-    Event.primary.create(
-        event_id=ids.uuid7(),
+    rows.EventFactory(
         type="job.failed",
         subject=text,
         queue=text,
@@ -69,23 +63,13 @@ def events(text: str) -> list[str]:
 
 def queues(text: str) -> list[str]:
     # No client can make a queue of such a name; another program's row may have it.
-    Queue.primary.create(name=text, paused_at=timezone.now())
-    now = timezone.now()
-    Rollup.primary.create(
-        minute=now.replace(second=0, microsecond=0),
-        queue=text,
-        type=text,
-        enqueued=1,
-        failed=1,
-        waited=[0] * 24,
-        ran=[0] * 24,
-    )
+    rows.QueueFactory(name=text, paused_at=timezone.now())
+    rows.RollupFactory(queue=text, type=text, enqueued=1, failed=1)
     return []
 
 
 def outbox(text: str) -> list[str]:
-    entry = OutboxEntry.objects.create(
-        job_id=ids.uuid7(),
+    entry = rows.OutboxEntryFactory(
         type=text,
         queue=text,
         destination=text[:32],
@@ -99,6 +83,7 @@ def outbox(text: str) -> list[str]:
 
 def api_keys(text: str) -> list[str]:
     now = timezone.now()
+    # No operation stores such a name.
     key = ApiKey.objects.create(
         name=text[:100],
         prefix=text[:16],
@@ -112,11 +97,10 @@ def api_keys(text: str) -> list[str]:
 
 
 def workflows(text: str) -> list[str]:
-    values = {"state": "failed", "jobs_total": 1, "steps_left": 0, "finished_at": timezone.now()}
-    workflow = Workflow.primary.create(type="chain", name=text[:255], queues=[text], **values)
-    WorkflowStep.primary.create(
+    values = {"state": "failed", "steps_left": 0, "finished_at": timezone.now()}
+    workflow = rows.WorkflowFactory(type="chain", name=text[:255], queues=[text], **values)
+    rows.WorkflowStepFactory(
         workflow_id=workflow.pk,
-        position=0,
         key=text,
         name=text,
         path=text,

@@ -6,13 +6,14 @@ from functools import cache
 
 import pytest
 
-from django_ojs.models import Attempt, BulkOperation
+from django_ojs.models import Attempt
 from django_ojs.storage import database
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
 from tests.admin.users import at, root
 from tests.cases import case
 from tests.factories import hourly, in_state, jobs
+from tests.model_factories import BulkOperationFactory
 
 
 @cache
@@ -39,8 +40,7 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     )
     alias = database.alias()
     Attempt.objects.using(alias).filter(job_id=job.pk).update(worker_id=text, error=error)
-    operation = BulkOperation.objects.using(alias).create(
-        action="retry",
+    operation = BulkOperationFactory(
         filter={"error_type": text, "tags": [text]},
         ordered_by=text,
         stopped_by=text,

@@ -11,19 +11,19 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from django_ojs.admin.formatting import octave
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.handlers import job_types
-from django_ojs.operations import beat, fail
+from django_ojs.operations import fail
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_findings import plain
 from tests.admin.users import VIEW, root, staff
-from tests.factories import BOOM, active, hourly, push, worker
+from tests.factories import BOOM, WorkerFactory, active, hourly, push
+from tests.model_factories import RollupFactory, histogram
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -49,11 +49,8 @@ def page(client: Client, type: str) -> str:
 
 
 def ran(ago: timedelta, type: str = "mail.send", queue: str = "mail", **values: Any) -> None:
-    histogram = [0] * rollups.BUCKETS
-    histogram[rollups.bucket(1.5)] = values.get("completed", 0)
-    minute = (timezone.now() - ago).replace(second=0, microsecond=0)
-    given = {"waited": histogram, "ran": histogram} | values
-    Rollup.objects.create(minute=minute, queue=queue, type=type, **given)
+    took = histogram(1.5, values.get("completed", 0))
+    RollupFactory(ago=ago, queue=queue, type=type, **({"waited": took, "ran": took} | values))
 
 
 def periods(text: str) -> list[list[str]]:
@@ -62,10 +59,6 @@ def periods(text: str) -> list[list[str]]:
         [name, *(plain(cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", cells))]
         for name, cells in rows
     ]
-
-
-def reports(worker_id: str, *types: str, queue: str = "mail") -> None:
-    worker(worker_id, registration=beat.Registration(queues=(queue,), job_types=types))
 
 
 @pytest.mark.both
@@ -124,10 +117,10 @@ def test_equal_errors_are_one_line_with_a_count_at_the_beginning() -> None:
 @pytest.mark.both
 def test_workers_are_named_by_whether_they_have_a_handler() -> None:
     ran(timedelta(minutes=5), completed=1)
-    reports("new", "mail.send", "other.job")
-    reports("old", "other.job")
-    reports("silent")
-    reports("elsewhere", "other.job", queue="images")
+    WorkerFactory(id="new", queues=("mail",), job_types=("mail.send", "other.job"))
+    WorkerFactory(id="old", queues=("mail",), job_types=("other.job",))
+    WorkerFactory(id="silent", queues=("mail",))
+    WorkerFactory(id="elsewhere", queues=("images",), job_types=("other.job",))
     text = plain(page(root(), "mail.send"))
     assert "Running workers with a handler: new." in text
     assert "without a handler, which postpone its jobs: old." in text
@@ -200,7 +193,7 @@ def test_the_page_takes_as_many_queries_for_many_runs_as_for_few() -> None:
 
     def more(n: int) -> None:
         ran(timedelta(minutes=n), type="test.job", queue=f"q{n}", completed=1)
-        reports(f"w{n}", "test.job")
+        WorkerFactory(id=f"w{n}", queues=("mail",), job_types=("test.job",))
         fail.fail(active().id, BOOM)
         push()
 

@@ -17,7 +17,6 @@ from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.models import Attempt
 from django_ojs.operations import fail, fetch, progress, retry
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.jobs import listing
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
@@ -28,6 +27,7 @@ from tests.admin.users import VIEW, root, staff
 from tests.cases import named, together
 from tests.factories import (
     MINUTE,
+    WorkerFactory,
     active,
     age,
     held,
@@ -37,7 +37,6 @@ from tests.factories import (
     push,
     push_many,
     read,
-    worker,
 )
 
 #: No job has it; always the same, as the names of tests must be.
@@ -281,7 +280,7 @@ class TestJob:
         assert '"step": "two"' in page
 
     def test_the_progress_of_running_jobs_is_a_bar_in_the_list_and_on_the_worker(self) -> None:
-        worker("worker-a")
+        WorkerFactory(id="worker-a")
         half, silent, again = active(), active(), active(retry=hourly(3))
         for claimed in (half, again):
             progress.report(claimed.id, Report(progress=0.5), claim=held(claimed))
@@ -402,7 +401,7 @@ def test_the_pages_take_as_many_queries_for_many_jobs_as_for_few() -> None:
 @pytest.mark.both
 def test_a_row_says_how_long_a_job_ran_or_waited_and_names_its_worker_by_its_label() -> None:
     name = "worker_019539a4-b68c-7def-8000-1a2b3c4d5e6f"
-    worker(name, registration=Registration(labels=("web-1",)))
+    WorkerFactory(id=name, labels=("web-1",))
     active(name, queue="q")
     done = in_state("completed", queue="q")
     at = read(done.pk).finished_at

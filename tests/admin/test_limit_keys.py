@@ -21,12 +21,12 @@ from django_ojs.extensions.limits import limit_checks, limit_keys
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.handler_registry import registry
 from django_ojs.operations import fail, fetch
-from django_ojs.operations.beat import Registration
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.admin.users import root, staff
 from tests.command_line.run import ojs as ojs_command
-from tests.factories import WORKER, checks_are_due, jobs, push, worker
+from tests.factories import WORKER, WorkerFactory, claim_limited, jobs, push, push_limited
+from tests.model_factories import LimitKeyFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -35,16 +35,6 @@ LIST = "/admin/ojs_limits/limitkey/"
 
 def page_of(key: str) -> str:
     return f"{LIST}{key.replace(':', '_3A')}/change/"
-
-
-def add(key: str, number: int = 1, **policy: Any) -> None:
-    for _ in range(number):
-        push(queue="carrier", rate_limit={"key": key, **policy})
-
-
-def claim() -> list[Any]:
-    checks_are_due()
-    return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 
 def text(client: Client, address: str) -> str:
@@ -56,13 +46,13 @@ def text(client: Client, address: str) -> str:
 @pytest.fixture
 def busy() -> None:
     """A key at its limit, one that is paused, and one that has room."""
-    add("customer:7", number=4, concurrency=2)
-    add("api", number=2, rate={"limit": 50, "period": "PT1H"})
-    add("free", concurrency=9)
+    push_limited("customer:7", number=4, concurrency=2)
+    push_limited("api", number=2, rate={"limit": 50, "period": "PT1H"})
+    push_limited("free", concurrency=9)
     until = format_timestamp(timezone.now() + timedelta(hours=1))
-    failed = next(job for job in claim() if job.options["rate_limit"]["key"] == "api")
+    failed = next(job for job in claim_limited() if job.options["rate_limit"]["key"] == "api")
     fail.fail(failed.id, Failure.parse({"type": "Busy", "rate_limit_until": until}))
-    add("api", rate={"limit": 50, "period": "PT1H"})
+    push_limited("api", rate={"limit": 50, "period": "PT1H"})
 
 
 @pytest.mark.usefixtures("busy")
@@ -73,8 +63,8 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
         assert shown in page
     assert page.count('data-label="Paused">for ') == 1
     assert "due within" not in page
-    add("later", number=3, concurrency=1, on_limit="reschedule")
-    claim()
+    push_limited("later", number=3, concurrency=1, on_limit="reschedule")
+    claim_limited()
     # In seconds, which may go by on a busy machine.
     until = F("rescheduled_until") + timedelta(hours=1)
     LimitKey.primary.filter(rescheduled_until__isnull=False).update(rescheduled_until=until)
@@ -94,7 +84,7 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
 
 @pytest.mark.usefixtures("busy")
 def test_the_page_of_a_job_leads_to_its_key() -> None:
-    worker(registration=Registration(queues=("carrier",)))
+    WorkerFactory(queues=("carrier",))
     waiting = jobs().filter(options__limit_key="customer:7", state="available").first()
     assert waiting is not None
     address = f"/admin/django_ojs/job/{waiting.pk}/change/"
@@ -120,7 +110,7 @@ def test_an_override_is_set_changed_and_removed() -> None:
     assert found.override == {"concurrency": 3, "rate": {"limit": 10, "period": "PT1M"}}
     assert AuditEntry.primary.get().object_id == "customer:7"
     limit_checks.open_due()
-    assert len(claim()) == 1
+    assert len(claim_limited()) == 1
     page = text(client, address)
     assert 'value="PT1M"' in page
     wrong = {**body, "rate_period": "soon"}
@@ -149,20 +139,20 @@ def test_a_pause_is_ended_by_those_who_may() -> None:
     act = {"action": "resume_selected", "_selected_action": ["api", "customer:7"]}
     may = ("view_limitkey", "view_payload_job")
     operator = staff(*may, "operate_job", name="operates")
-    assert claim() == []
+    assert claim_limited() == []
     staff(*may).post(LIST, act)
     assert LimitKey.primary.get(pk="api").paused_until is not None
     done = operator.post(LIST, act, follow=True).content.decode()
     assert "1 resumed, 1 skipped: customer:7 is not paused." in done
-    assert [job.options["rate_limit"]["key"] for job in claim()] == ["api"]
+    assert [job.options["rate_limit"]["key"] for job in claim_limited()] == ["api"]
 
 
 @pytest.mark.usefixtures("busy")
 def test_a_key_is_paused_for_a_time_named_on_the_overview_and_resumed_from_there() -> None:
     may = ("view_limitkey", "view_payload_job", "view_overview")
     operator, viewer = staff(*may, "operate_job", name="operates"), staff(*may)
-    worker(registration=Registration(queues=("carrier",)))
-    add("free", number=2, concurrency=9)
+    WorkerFactory(queues=("carrier",))
+    push_limited("free", number=2, concurrency=9)
     confirm = f"{LIST}action/pause/"
     page = text(operator, page_of("free"))
     assert f'href="{confirm}?key=free&amp;next=' in page
@@ -187,7 +177,7 @@ def test_a_key_is_paused_for_a_time_named_on_the_overview_and_resumed_from_there
     assert ">Resume<" in done
     left = LimitKey.primary.get(pk="free").paused_until - timezone.now()  # type: ignore[operator]
     assert timedelta(minutes=55) < left < timedelta(minutes=65)
-    assert claim() == []
+    assert claim_limited() == []
     assert AuditEntry.primary.get().action == "limit_key.paused"
     # Those that are paused are named with their jobs, as queues are.
     overview = text(operator, "/admin/django_ojs/overview/")
@@ -206,7 +196,7 @@ def test_a_key_is_paused_for_a_time_named_on_the_overview_and_resumed_from_there
     assert "free" not in hidden
     assert page_of("free") not in hidden
     operator.post(resume, {"key": "free"})
-    assert len(claim()) == 2
+    assert len(claim_limited()) == 2
     assert "Limit key free<" not in text(operator, "/admin/django_ojs/overview/")
     # Several at once, and back to where one was; a pause of seconds is no finding.
     both = {"action": "pause_selected", "_selected_action": ["api", "customer:7"]}
@@ -214,11 +204,11 @@ def test_a_key_is_paused_for_a_time_named_on_the_overview_and_resumed_from_there
     assert f'name="next" value="{LIST}?q=a"' in asked
     keys = {"key": ["api", "customer:7"], "confirmed": "1", "duration": "30s"}
     assert "2 paused." in operator.post(confirm, keys, follow=True).content.decode()
-    assert claim() == []
+    assert claim_limited() == []
     # Nor one for which no job waits; those with the most jobs are named, the others counted.
     for n in range(7):
         limit_keys.pause([f"none-{n}", f"k{n}"], timedelta(hours=2))
-        add(f"k{n}", number=7 - n, concurrency=1)
+        push_limited(f"k{n}", number=7 - n, concurrency=1)
     overview = text(operator, "/admin/django_ojs/overview/")
     named = re.findall(r">Limit key (\S+)<", overview)
     assert named == ["k0", "k1", "k2", "k3", "k4"]
@@ -245,12 +235,12 @@ KEY = "customer:secret-7:report.build"
 
 
 def test_arguments_in_keys_are_seen_by_those_who_may_see_arguments(report: Any) -> None:
-    worker(registration=Registration(queues=("carrier",)))
-    claim()
+    WorkerFactory(queues=("carrier",))
+    claim_limited()
     override = {"concurrency": "1", "rate": "", "rate_period": "", "throttle": ""}
     override |= {"throttle_period": "", "override_until": ""}
     assert root().post(page_of(KEY), override).status_code == 302
-    add("made:elsewhere", number=2, concurrency=1)
+    push_limited("made:elsewhere", number=2, concurrency=1)
     push(queue="invoices", rate_limit={"concurrency": 0})
     fetch.fetch(["carrier", "invoices"], count=9, worker_id=WORKER)
     waiting = jobs().filter(options__limit_key=KEY, state="available").first()
@@ -293,8 +283,8 @@ def test_arguments_in_keys_are_seen_by_those_who_may_see_arguments(report: Any) 
 
 
 def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
-    add("queue:carrier", number=4, concurrency=1, on_limit="drop")
-    claim()
+    push_limited("queue:carrier", number=4, concurrency=1, on_limit="drop")
+    claim_limited()
     client = root()
     overview = text(client, "/admin/django_ojs/overview/")
     assert "3 jobs were dropped at " in overview
@@ -312,12 +302,8 @@ def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
 
 
 def test_a_hundred_thousand_keys_do_not_make_it_slow() -> None:
-    now = timezone.now()
-    rows = [
-        LimitKey(key=f"k{n:04}", expires_at=now, limited_since=now, limited_by="rate")
-        for n in range(200)
-    ]
-    LimitKey.primary.bulk_create(rows)
+    for number in range(200):
+        LimitKeyFactory(key=f"k{number:04}", limited_since=timezone.now(), limited_by="rate")
     client = root()
     client.get(LIST)
     with CaptureQueriesContext(connection) as captured:

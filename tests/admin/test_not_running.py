@@ -13,24 +13,30 @@ from django.test import Client
 
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.models import Job
-from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
+from django_ojs.models import Job, Queue
+from django_ojs.operations import ack, cancel, fail, fetch, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import not_running
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.hold import held_by
+from django_ojs.spec.hold import held_by, open_to
+from django_ojs.storage import queue_configs
 from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
-from tests.factories import active, age, in_state, push, push_many, read, worker
+from tests.factories import WorkerFactory, active, age, in_state, push, push_many, read
 
 pytestmark = pytest.mark.django_db
 
 
 _USERS = itertools.count()
+FOR_NOBODY = (
+    "It is held for an extension that is not installed, or holds none (number 40). If no worker "
+    "has the extension any more, let the jobs run without it: manage.py ojs doctor --only remains "
+    "--repair."
+)
 
 
 def listener(queue: str = "email") -> None:
-    worker("one", registration=beat.Registration(queues=(queue,)), interval=timedelta(minutes=5))
+    WorkerFactory(id="one", queues=(queue,), interval=timedelta(minutes=5))
 
 
 def reason(job: Job, client: Client | None = None) -> tuple[str, str]:
@@ -130,16 +136,27 @@ def test_a_type_without_a_handler_is_named() -> None:
 def test_a_job_that_an_extension_holds_names_it() -> None:
     listener()
     job = push(queue="email")
-    for number, said in (
-        (14, "The extension limits by key holds it."),
-        (
-            40,
-            "An extension that is not installed (number 40) holds it. To open it: manage.py ojs "
-            "doctor --only remains --repair.",
-        ),
+    for hold, said in (
+        (held_by(14), "The extension limits by key holds it."),
+        *((each, FOR_NOBODY) for each in (held_by(40), open_to(40))),
     ):
-        Job.primary.filter(pk=job.pk).update(hold=held_by(number))
+        Job.primary.filter(pk=job.pk).update(hold=hold)
         assert reason(job)[0] == said
+
+
+def test_a_queue_with_a_rule_that_is_not_installed_here_says_so() -> None:
+    listener()
+    job, later = push(queue="email"), in_state("scheduled", queue="email")
+    Queue.primary.update_or_create(name="email", defaults={"rules": 1 << 16 | 1 << 40})
+    queue_configs.refresh()
+    said = (
+        "The queue email has a rule of an extension that is not installed here, or has none "
+        "(workflows, number 40). A worker without the rule takes no job of it. If no worker has the "
+        "extension any more, let the jobs run without it: manage.py ojs doctor --only remains "
+        "--repair."
+    )
+    assert reason(job)[0] == said
+    assert reason(later)[0].endswith(f". {said}")
 
 
 def test_a_pending_job_waits_for_its_activation() -> None:

@@ -7,17 +7,14 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.operations.access import api_keys
-from django_ojs.spec import ids
-from django_ojs.spec.scopes import Scope
 from tests.admin.users import root, staff
 from tests.command_line.run import ojs as run
+from tests.model_factories import ApiKeyFactory, OutboxEntryFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -115,11 +112,8 @@ def test_a_search_reads_the_newest_rows_and_a_request_requeues_some_of_all(
 ) -> None:
     monkeypatch.setattr("django_ojs.operations.keyset.COUNT_LIMIT", 3)
     monkeypatch.setattr("django_ojs.extensions.outbox.admin.SCAN_LIMIT", 2)
-    rows = [
-        OutboxEntry(job_id=ids.uuid7(), type=f"more.{n}", queue="q", destination="far")
-        for n in range(5)
-    ]
-    OutboxEntry.objects.bulk_create(rows)
+    for number in range(5):
+        OutboxEntryFactory(type=f"more.{number}", destination="far")
     client = staff("view_outboxentry", "requeue_outboxentry")
     assert client.get(LIST).context["cl"].result_count == 6
     assert "more.4" in client.get(LIST, {"q": "more.4"}).content.decode()
@@ -230,9 +224,8 @@ class ReadsOnReplica:
 
 @pytest.mark.django_db(databases=["default", "other"])
 def test_no_page_reads_from_a_replica(rejected: OutboxEntry) -> None:
-    api_keys.create(name="the key", scopes=[Scope.READ])
-    client = Client()
-    client.force_login(User.objects.create_superuser("root"))
+    ApiKeyFactory(name="the key")
+    client = root()
     with override_settings(DATABASE_ROUTERS=[f"{__name__}.ReadsOnReplica"]):
         assert "test.job" in client.get(LIST).content.decode()
         assert client.get(page_of(rejected)).status_code == 200

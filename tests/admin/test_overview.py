@@ -15,19 +15,17 @@ from django.utils import timezone
 from django_ojs.admin import formatting
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import rollups
-from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.steps.models import Step, StepStatus
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.models import Incident
-from django_ojs.operations import beat, fetch, queues
-from django_ojs.spec import ids
+from django_ojs.operations import fetch, queues
 from tests import factories
 from tests.admin.test_pages import fill
 from tests.admin.users import at, root, staff
 from tests.browser.test_accessibility import incident
-from tests.factories import active, push, push_many, worker
+from tests.factories import WorkerFactory, active, push, push_many
+from tests.model_factories import OutboxEntryFactory, RollupFactory, SubscriptionFactory, histogram
 from tests.operations.cron import scenes as cron
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -56,23 +54,14 @@ def plain(markup: str) -> str:
 
 
 def listener(worker_id: str, *names: str, slots: int | None = 8) -> None:
-    worker(worker_id, registration=beat.Registration(queues=names, concurrency=slots))
+    WorkerFactory(id=worker_id, queues=names, concurrency=slots)
 
 
 def ran(
     type: str, *, minutes_ago: int = 1, queue: str = "email", ms: int = 0, **counts: int
 ) -> None:
-    times = [0] * rollups.BUCKETS
-    if ms:
-        times[rollups.bucket(ms / 1000)] = counts["completed"]
-    Rollup.primary.create(
-        minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=minutes_ago),
-        queue=queue,
-        type=type,
-        waited=[0] * rollups.BUCKETS,
-        ran=times,
-        **counts,
-    )
+    took = histogram(ms / 1000, counts["completed"]) if ms else histogram()
+    RollupFactory(ago=timedelta(minutes=minutes_ago), queue=queue, type=type, ran=took, **counts)
 
 
 def test_a_queue_has_its_busy_slots_and_the_type_that_holds_most_of_them() -> None:
@@ -242,9 +231,7 @@ def schedules_are_late_and_skipped() -> None:
 
 
 def the_outbox_is_rejected() -> None:
-    OutboxEntry.primary.create(
-        job_id=ids.uuid7(), destination="d", type="t", queue="q", envelope="{}", state="rejected"
-    )
+    OutboxEntryFactory(state="rejected")
 
 
 def steps_may_be_dropped() -> None:
@@ -268,7 +255,8 @@ def tenants_are_rejected() -> None:
 
 
 def webhooks_are_disabled() -> None:
-    Webhook.primary.create(url="https://example.com/", active=False, disabled_at=timezone.now())
+    SubscriptionFactory(active=False)
+    Webhook.primary.update(disabled_at=timezone.now())
 
 
 #: What each optional app finds, and the most statements that it adds; an advice is not kept.

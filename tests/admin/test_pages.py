@@ -8,15 +8,14 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from django_ojs.extensions.statistics import rollups
-from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.operations import beat, queues
+from django_ojs.operations import queues
 from django_ojs.storage import database
 from tests import factories
 from tests.admin.users import at, root
 from tests.browser.test_accessibility import incident
+from tests.model_factories import RollupFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -27,10 +26,6 @@ BUDGET = 24
 TRANSACTION = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
 
 
-def listener(worker_id: str, *names: str) -> None:
-    factories.worker(worker_id, registration=beat.Registration(queues=names, concurrency=4))
-
-
 def fill(number: int = 3) -> list[str]:
     names = []
     for n in range(number):
@@ -39,7 +34,7 @@ def fill(number: int = 3) -> list[str]:
         factories.in_state("discarded", queue=name)
         factories.push_many(3, queue=name)
         names.append(name)
-        listener(f"worker-{n}", name)
+        factories.WorkerFactory(id=f"worker-{n}", queues=(name,), concurrency=4)
     rollups.flush()
     return names
 
@@ -75,12 +70,12 @@ def test_each_page_of_an_incident_is_there_on_sqlite_too() -> None:
 def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:
     fill(2)
     factories.push(queue="more")
-    listener("more", "more")
+    factories.WorkerFactory(id="more", queues=("more",), concurrency=4)
     few = {page: budget(at(f"{page}/")) for page in LISTS}
     assert max(few.values()) <= BUDGET, few
     for n in range(20):
         factories.push(queue=f"more-{n}")
-        listener(f"more-{n}", f"more-{n}")
+        factories.WorkerFactory(id=f"more-{n}", queues=(f"more-{n}",), concurrency=4)
     for page in LISTS:
         assert budget(at(f"{page}/")) <= few[page], page
 
@@ -140,9 +135,7 @@ def test_the_charts_of_a_queue_have_rejections_drops_and_changes_of_a_period(
     period: str, ago: int, unit: str
 ) -> None:
     queues.pause("email")
-    minute = timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=ago)
-    values = {"enqueued": 3, "completed": 5, "rejected": 7, "dropped": 11}
-    Rollup.objects.create(minute=minute, queue="email", type="t", **values)
+    RollupFactory(ago=timedelta(minutes=ago), enqueued=3, completed=5, rejected=7, dropped=11)
     page = root().get(f"{BASE}queue/email/change/", {"period": period}).content.decode()
     assert "rejected <b>7</b>" in page
     assert "dropped <b>11</b>" in page

@@ -15,20 +15,18 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.operations.registration import Definition
 from django_ojs.extensions.limits import findings as limit_findings
-from django_ojs.extensions.limits import held_jobs, limit_keys
+from django_ojs.extensions.limits import limit_journal, limit_keys
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.handler_registry import registry
 from django_ojs.models import Job
 from django_ojs.operations import fetch
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
 from tests.admin.test_pages import BASE
 from tests.admin.users import at, staff
 from tests.command_line.run import ojs as command
-from tests.factories import WORKER, jobs, push, worker
+from tests.factories import WORKER, WorkerFactory, jobs, push
+from tests.operations.cron.scenes import register
 from tests.operations.workflows.scenes import chain, create, finish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -130,7 +128,7 @@ def test_show_says_that_a_job_carries_more(step: Job, foreign: Job) -> None:
 @pytest.mark.parametrize("redact", [["password"], ["*"]], ids=str)
 @pytest.mark.usefixtures("limited")
 def test_limit_keys_are_redacted_on_the_command_line(redact: list[str]) -> None:
-    worker(registration=Registration(queues=("default",)))
+    WorkerFactory(queues=("default",))
     waiting = registry.handlers["test.limited"].enqueue(ARGUMENT)
     fetch.fetch(["default"], count=2, worker_id=WORKER)
     limit_keys.pause([KEY], timedelta(hours=1))
@@ -167,7 +165,7 @@ def test_limit_keys_are_redacted_on_the_command_line(redact: list[str]) -> None:
 
 @pytest.mark.usefixtures("limited")
 def test_a_finding_names_a_paused_key_without_the_arguments_in_it() -> None:
-    held_jobs.pause(KEY, timedelta(hours=1))
+    limit_journal.pause(KEY, timedelta(hours=1))
     (finding,) = limit_findings.found()
     assert "is paused until" in finding.text
     assert ARGUMENT not in f"{finding.identity} {finding.text} {finding.command}"
@@ -180,7 +178,7 @@ def test_limit_keys_are_redacted_in_jobs_that_are_sent_later(redact: list[str]) 
     with override_settings(OJS=away):
         registry.handlers["test.limited"].enqueue(ARGUMENT)
     template = {"type": "test.limited", "args": [], "options": {"rate_limit": {"key": KEY}}}
-    cron.register(Definition(name="nightly", expression="0 3 * * *", template=template))
+    register("nightly", "0 3 * * *", template=template)
     entry = OutboxEntry.objects.get()
     may = ("view_outboxentry", "view_cronjob", "view_payload_job")
     client = staff(*may)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
-from django_ojs.extensions.events.models import Event
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
-from django_ojs.spec import ids
 from tests.admin.test_pages import BASE
 from tests.admin.users import staff
+from tests.model_factories import EventFactory
 
 SECRET = "the secret of a job"
 
@@ -42,9 +41,7 @@ def test_a_value_deeper_than_any_is_cut_and_no_error() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["error", "last_error", "args", "result", "something"])
 def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
-    Event.primary.create(
-        event_id=ids.uuid7(), type="job.failed", subject="s", data={name: {"message": SECRET}}
-    )
+    EventFactory(type="job.failed", data={name: {"message": SECRET}})
     sees = staff("view_event", "view_payload_job", name="sees").get(f"{BASE}event/")
     assert SECRET in sees.content.decode()
     blind = staff("view_event", name="blind")
@@ -57,12 +54,7 @@ def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
 @pytest.mark.once
 @pytest.mark.django_db
 def test_events_are_listed_when_all_payloads_are_redacted() -> None:
-    Event.primary.create(
-        event_id=ids.uuid7(),
-        type="job.failed",
-        subject="s",
-        data={"error": {"message": SECRET}, "worker_id": "web-1"},
-    )
+    EventFactory(type="job.failed", data={"error": {"message": SECRET}, "worker_id": "web-1"})
     with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
         page = staff("view_event", "view_payload_job").get(f"{BASE}event/").content.decode()
     assert "web-1" in page

@@ -25,7 +25,7 @@ from django_ojs.http.access import PERMISSIONS
 from django_ojs.models import Incident
 from django_ojs.models.base import stored_models
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.operations import beat, queues
+from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
@@ -67,7 +67,7 @@ def name_of(model: type[models.Model]) -> str:
 @pytest.fixture
 def things() -> dict[str, str]:
     """Something of each kind, by the name of its model; and a key that fits for the others."""
-    factories.worker("w", registration=beat.Registration(queues=("alpha",)))
+    factories.WorkerFactory(id="w", queues=("alpha",))
     dead = factories.in_state("discarded", queue="alpha")
     factories.push(queue="alpha")
     queues.configure("alpha", {"max_size": 1000})

@@ -14,7 +14,6 @@ import django_ojs as ojs
 from django_ojs.extensions.statistics import rollups
 from django_ojs.handler_registry import registry
 from django_ojs.handlers import positions
-from django_ojs.operations import beat
 from django_ojs.operations.jobs import filter_json
 from django_ojs.operations.jobs.search_query import parse, qualifiers
 from django_ojs.reports import search_suggestions
@@ -22,7 +21,7 @@ from django_ojs.spec.states import State
 from tests.admin.test_jobs import LIST, text
 from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs as ojs_command
-from tests.factories import push, worker
+from tests.factories import WorkerFactory, push
 
 pytestmark = pytest.mark.django_db
 
@@ -40,8 +39,7 @@ def test_the_values_are_those_that_there_are_and_none_of_a_payload() -> None:
     push(queue="mail", type="mail.send", args=["a-secret"], meta={"tenant": "acme"})
     rollups.add(rollups.ENQUEUED, {("mail", "mail.send"): 1})
     rollups.flush()
-    registration = beat.Registration(hostname="web-1", job_types=("mail.bounce",))
-    worker("w", registration=registration)
+    WorkerFactory(id="w", hostname="web-1", job_types=("mail.bounce",))
     found = suggested(*VIEW)
     assert found["qualifiers"] == qualifiers()
     values = found["values"]
@@ -60,7 +58,7 @@ def test_the_number_of_values_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
     for n in range(5):
         push(queue=f"queue-{n}")
         rollups.add(rollups.ENQUEUED, {(f"queue-{n}", f"type.t{n}"): 1})
-        worker(f"w{n}", registration=beat.Registration(hostname=f"web-{n}"))
+        WorkerFactory(id=f"w{n}", hostname=f"web-{n}")
     rollups.flush()
     values = suggested(*VIEW)["values"]
     assert {len(values[name]) for name in ("queue", "type", "host")} == {3}

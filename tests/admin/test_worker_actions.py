@@ -8,7 +8,6 @@ from django.contrib.messages import get_messages
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations.beat import Registration
 from tests import factories
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
@@ -19,7 +18,7 @@ DO = f"{BASE}worker/action/"
 
 
 def test_a_worker_is_directed_to_be_quiet_and_to_run_again() -> None:
-    factories.worker("w")
+    factories.WorkerFactory(id="w")
     client = root()
     client.post(f"{DO}quiet/", {"key": "w"})
     assert Worker.objects.get(pk="w").directive == Directive.QUIET
@@ -28,7 +27,7 @@ def test_a_worker_is_directed_to_be_quiet_and_to_run_again() -> None:
 
 
 def test_terminating_asks_first_and_nothing_leads_back() -> None:
-    factories.worker("w")
+    factories.WorkerFactory(id="w")
     client = root()
     assert client.post(f"{DO}terminate/", {"key": "w"}).status_code == 200
     assert Worker.objects.get(pk="w").directive == Directive.RUNNING
@@ -40,7 +39,7 @@ def test_terminating_asks_first_and_nothing_leads_back() -> None:
 
 def test_deregistering_says_how_many_jobs_come_back_and_skips_whoever_still_beats() -> None:
     for name in ("silent", "alive"):
-        factories.worker(name)
+        factories.WorkerFactory(id=name)
     held = factories.active("silent", queue="alpha")
     factories.silence("silent")
     client = root()
@@ -55,7 +54,7 @@ def test_deregistering_says_how_many_jobs_come_back_and_skips_whoever_still_beat
 
 
 def test_a_page_offers_what_the_workers_condition_allows() -> None:
-    factories.worker("w")
+    factories.WorkerFactory(id="w")
     client, page = root(), f"{BASE}worker/w/change/"
     shown = client.get(page).content.decode()
     assert "/action/quiet/" in shown
@@ -68,9 +67,8 @@ def test_a_page_offers_what_the_workers_condition_allows() -> None:
 
 @pytest.mark.both
 def test_the_slots_of_a_worker_are_changed_within_its_limits() -> None:
-    limits = Registration(concurrency=8, least_slots=8, most_slots=32)
-    factories.worker("elastic", registration=limits)
-    factories.worker("fixed", registration=Registration(concurrency=8))
+    factories.WorkerFactory(id="elastic", concurrency=8, least_slots=8, most_slots=32)
+    factories.WorkerFactory(id="fixed", concurrency=8)
     client = root()
     assert "Change slots" in client.get(f"{BASE}worker/elastic/change/").content.decode()
     assert "Change slots" not in client.get(f"{BASE}worker/fixed/change/").content.decode()

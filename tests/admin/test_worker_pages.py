@@ -13,14 +13,14 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Attempt, Worker
-from django_ojs.operations import ack, beat, cancel, fail, progress
+from django_ojs.operations import ack, cancel, fail, progress
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.progress import Report
 from tests import factories
 from tests.admin.users import VIEW, at, root, staff
+from tests.model_factories import RollupFactory, histogram
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -35,7 +35,7 @@ def text(client: Client, address: str) -> str:
 
 def die(worker_id: str, code: int | None = None) -> str:
     """Let a worker die that held a job, and return the id of the job."""
-    factories.worker(worker_id)
+    factories.WorkerFactory(id=worker_id)
     job = factories.active(worker_id, queue="images", type="image.resize")
     rescue.rescue([worker_id], exit_code=code)
     return str(job.id)
@@ -64,7 +64,7 @@ def test_a_worker_that_died_is_listed_for_a_day_and_not_after_it_came_back() -> 
     die("victim")
     client = root()
     assert "Died" in text(client, "worker/")
-    factories.worker("victim")
+    factories.WorkerFactory(id="victim")
     assert "Died" not in text(client, "worker/")
     removal.remove("victim")
     Event.objects.update(time=F("time") - timedelta(hours=25))
@@ -72,7 +72,7 @@ def test_a_worker_that_died_is_listed_for_a_day_and_not_after_it_came_back() -> 
 
 
 def test_a_worker_that_shut_down_has_a_page_and_is_not_among_the_dead() -> None:
-    factories.worker("done")
+    factories.WorkerFactory(id="done")
     removal.remove("done")
     client = root()
     assert "shut down" in text(client, "worker/done/change/")
@@ -102,7 +102,7 @@ def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
     job = factories.push(queue="images", retry=factories.hourly(3))
     for _ in range(2):
         # Two workers die with several jobs: these runs spend no attempt.
-        factories.worker("w")
+        factories.WorkerFactory(id="w")
         claimed = factories.claim(factories.read(job.pk), "w")
         other = factories.active("w", queue="others")
         rescue.rescue(["w"])
@@ -123,7 +123,7 @@ def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
         ("silent", ("email",), 4, 4),
     ):
         values = {"queues": listens, "concurrency": slots, "hostname": "app-1", "pid": 4121}
-        factories.worker(name, registration=beat.Registration(**values))
+        factories.WorkerFactory(id=name, **values)
         Worker.objects.filter(pk=name).update(active_jobs=busy)
     factories.silence("silent")
     factories.push(queue="email")
@@ -138,21 +138,13 @@ def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
 
 @pytest.mark.both
 def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> None:
-    registration = beat.Registration(queues=("email",), concurrency=5, labels=("eu-west",))
-    factories.worker("web-1", registration=registration)
+    factories.WorkerFactory(id="web-1", queues=("email",), concurrency=5, labels=("eu-west",))
     for n in range(5):
         done = factories.active("web-1", queue="email", type="email.send", args=[{"user": n}])
     factories.active("web-1", queue="images")
     progress.report(done.id, Report(progress=0.4))
     factories.age(done.id, 3600)  # The longest running one comes first.
-    Rollup.primary.create(
-        minute=timezone.now(),
-        queue="email",
-        type="email.send",
-        completed=9,
-        ran=[0] * 11 + [9] + [0] * 12,
-        waited=[0] * 24,
-    )
+    RollupFactory(type="email.send", completed=9, ran=histogram(1.5, 9))
     page = text(root(), "queue/email/change/")
     assert "0 of 5 slots busy, with jobs of all their queues" in page
     assert re.search(r"Ran p50 / p95 1 s.2 s / 1 s.2 s", page)
@@ -168,9 +160,8 @@ def test_a_worker_whose_jobs_were_not_read_does_not_seem_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("django_ojs.reports.latest_runs.MOST_RUNNING", 5)
-    registration = beat.Registration(queues=("email",), concurrency=8)
     for name in ("first", "second"):
-        factories.worker(name, registration=registration)
+        factories.WorkerFactory(id=name, queues=("email",), concurrency=8)
         for _ in range(6):
             old = factories.active(name, queue="email", type="email.send")
             factories.age(old.id, 7200 if name == "first" else 60)
@@ -180,8 +171,7 @@ def test_a_worker_whose_jobs_were_not_read_does_not_seem_idle(
 
 
 def test_a_worker_shows_its_pool() -> None:
-    member = beat.Registration(queues=("pay",), pool="critical")
-    factories.worker("w", registration=member)
+    factories.WorkerFactory(id="w", queues=("pay",), pool="critical")
     client = root()
     assert " pay pool critical " in text(client, "worker/")
     assert " Pool critical " in text(client, "worker/w/change/")
@@ -189,7 +179,7 @@ def test_a_worker_shows_its_pool() -> None:
 
 @pytest.mark.both
 def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_end() -> None:
-    factories.worker("web-1")
+    factories.WorkerFactory(id="web-1")
     completed, failed, cancelled = (
         factories.active("web-1", type=f"test.{end}").id
         for end in ("completed", "failed", "cancelled")
@@ -215,7 +205,7 @@ def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_e
 
 
 def test_a_worker_shows_the_arguments_of_its_jobs_to_users_who_may_see_them() -> None:
-    factories.worker("web-1")
+    factories.WorkerFactory(id="web-1")
     factories.active("web-1", args=[{"year": 2026, "card": "4111111111111111"}])
     with override_settings(OJS={"ADMIN_REDACT": ["card"]}):
         page = text(root(), "worker/web-1/change/")
@@ -226,7 +216,7 @@ def test_a_worker_shows_the_arguments_of_its_jobs_to_users_who_may_see_them() ->
 
 def started(worker_id: str, minutes_ago: int, **values: Any) -> None:
     """Let a worker start, some minutes ago."""
-    factories.worker(worker_id, registration=beat.Registration(**({"queues": ("email",)} | values)))
+    factories.WorkerFactory(id=worker_id, **({"queues": ("email",)} | values))
     when = timezone.now() - timedelta(minutes=minutes_ago)
     Event.objects.filter(type="worker.started", subject=worker_id).update(time=when)
 
@@ -244,9 +234,7 @@ def test_charts_mark_where_the_release_of_the_workers_changed() -> None:
         started(f"a4-{number}", 14 - number, release="v1")
         started(f"a5-{number}", 14 - number, release="<b>v2")
     started("node3", 5, version="2.2")
-    Rollup.primary.create(
-        minute=timezone.now() - timedelta(minutes=5), queue="email", type="t", enqueued=1
-    )
+    RollupFactory(ago=timedelta(minutes=5), enqueued=1)
     for name in ("email", "images"):
         factories.push(queue=name)
     client = root()

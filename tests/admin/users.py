@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from django_ojs.models.base import model_named, stored_models
+from django_ojs.models.base import model_named
+from tests.model_factories import UserFactory
 
 VIEW = (
     *("view_overview", "view_auditentry", "view_queue", "view_worker", "view_event", "view_job"),
@@ -16,13 +16,8 @@ VIEW = (
 
 def staff(*codenames: str, name: str = "ann", root: bool = False, csrf: bool = False) -> Client:
     """Log in a user with these permissions of the apps, or a superuser."""
-    user = User.objects.create_user(username=name, is_staff=True, is_superuser=root)
-    labels = {model._meta.app_label for model in stored_models()}
-    wanted = Permission.objects.filter(content_type__app_label__in=labels, codename__in=codenames)
-    user.user_permissions.set(wanted)
-    assert user.user_permissions.count() == len(set(codenames))
     client = Client(enforce_csrf_checks=csrf)
-    client.force_login(user)
+    client.force_login(UserFactory(username=name, is_superuser=root, permissions=codenames))
     return client
 
 

@@ -61,9 +61,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
         {"operator_texts", "access", "draining", "histories", "keyset", "queue_rows"},
         {
-            *("push", "fetch", "ack", "fail", "beat", "cancel", "stop", "info"),
+            *("push", "fetch", "ack", "fail", "beat", "cancel", "cancel_locked", "info"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress"),
-            *("operator_push", "promotion", "expiry", "due_check", "enqueue", "liveness"),
+            *("operator_push", "promotion", "expiry", "due_jobs", "enqueue", "worker_activity"),
             "dead_letter_queue",
         },
         {"queues", "jobs", "maintenance"},
@@ -82,7 +82,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "statements",
             "notify",
             "queue_configs",
-            "claims",
+            "claimed_job",
             "claim_floors",
         },
         {"next_starts", "queue_turns", "holds"},
@@ -314,7 +314,7 @@ def test_every_module_imports_only_downwards() -> None:
         ("spec/envelope.py", "import django", "standard library only"),
         ("spec/envelope.py", "from ..models import Job", "floor 1 does not import floor 2"),
         (
-            "storage/claims.py",
+            "storage/claimed_job.py",
             "from django_ojs import operations",
             "floor 2 does not import floor 3",
         ),

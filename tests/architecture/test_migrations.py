@@ -105,7 +105,7 @@ def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> Non
         texts = re.findall(r"state (?:IN \(.*?\)|= '\w+')", (EXTENSIONS / name).read_text())
         assert states_in(texts[0]) == [*sources(Trigger.FETCH, State.ACTIVE)]
         assert all(states_in(each) == sorted(WAITING) for each in texts[1:])
-    assert named["postgresql/push.sql"] == [initial(State.AVAILABLE)] * 3
+    assert named["postgresql/push.sql"] == [initial(State.AVAILABLE)] * 4
 
 
 def test_the_sql_has_as_many_ticket_sequences_and_shares_as_the_bounds_count_on() -> None:

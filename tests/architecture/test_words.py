@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from tests.architecture.imports import modules, tree
 from tests.docs.pages import PAGES, ROOT, name_of
 
-GLOSSARY = ROOT / "docs/explanation/glossary.md"
-
 #: Names of modules that needed their docstring to be understood, and the names that replaced them.
 RETIRED_MODULES = {
     "accept": "admission",
@@ -24,7 +22,7 @@ RETIRED_MODULES = {
     "discretion": "search_access",
     "finisher": "completer",
     "forget": "removal",
-    "gauge": "batch_sizer",
+    "gauge": "claim_sizer",
     "guards": "ssrf",
     "intake": "dispatcher",
     "keys": "api_keys",
@@ -63,7 +61,7 @@ RETIRED_NAMES = {
     "Bell": "WakeEvent",
     "Chore": "",
     "Finisher": "Completer",
-    "Gauge": "BatchSizer",
+    "Gauge": "ClaimSizer",
     "Hand": "InFlight",
     "Intake": "Dispatcher",
     "Parcel": "OutboxItem",
@@ -175,16 +173,3 @@ def test_a_retired_phrase_is_found() -> None:
     line = "# Whoever misses it polls, and somebody else waits in a circle."
 
     assert [bool(phrase.search(line)) for phrase, _ in _PHRASES][:3] == [True, True, True]
-
-
-def test_the_glossary_has_each_term_once_in_order_and_with_its_source() -> None:
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in GLOSSARY.read_text().splitlines()
-        if line.startswith("|") and not line.startswith(("| Term", "|---"))
-    ]
-    terms = [row[0].lower() for row in rows]
-
-    assert len(rows) > 50
-    assert terms == sorted(set(terms))
-    assert all(len(row) == 3 and all(row) for row in rows)

@@ -61,7 +61,7 @@ _SEARCHES: dict[str, tuple[str, ...]] = {
 
 def pages() -> Iterator[tuple[str, str]]:
     """Return the pages, each with its address."""
-    from tests.factories import jobs
+    from django_ojs.models import Job
 
     job, queue = _JOBS, "/admin/django_ojs/queue/"
     yield "overview", "/admin/django_ojs/overview/"
@@ -82,10 +82,10 @@ def pages() -> Iterator[tuple[str, str]]:
         ),
     ):
         yield f"jobs, {search}", f"{job}?q={search}"
-    middle = jobs().order_by("pk")[jobs().count() // 2 : jobs().count() // 2 + 1]
+    middle = Job.primary.order_by("pk")[Job.primary.count() // 2 : Job.primary.count() // 2 + 1]
     key = middle.values_list("pk", flat=True).get()
     yield "jobs, a page in the middle", f"{job}?after={key}"
-    dead = jobs().filter(dead_letter=True).order_by("-finished_at").first()
+    dead = Job.primary.filter(dead_letter=True).order_by("-finished_at").first()
     if dead is not None:
         yield "a dead letter's job", f"{job}{dead.pk}/change/"
     yield "a job of the middle", f"{job}{key}/change/"
@@ -97,16 +97,15 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def searches() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Return the searches of each qualifier, each with its address: alone, and with each state."""
-    from django_ojs.models import Worker
+    from django_ojs.models import Job, Worker
     from django_ojs.operations.jobs.search_query import qualifiers
     from django_ojs.spec.states import State
-    from tests.factories import jobs
 
     if missing := qualifiers().keys() ^ _SEARCHES.keys():
         raise RuntimeError(f"_SEARCHES and the qualifiers differ: {sorted(missing)}")
-    worker = jobs().exclude(worker_id=None).values_list("worker_id", flat=True).first()
+    worker = Job.primary.exclude(worker_id=None).values_list("worker_id", flat=True).first()
     host = Worker.objects.values_list("hostname", flat=True).first()
-    names = {"id": jobs().values_list("pk", flat=True)[0], "worker": worker, "host": host}
+    names = {"id": Job.primary.values_list("pk", flat=True)[0], "worker": worker, "host": host}
     for qualifier, examples in _SEARCHES.items():
         found = [example.format_map(names) for example in examples]
         if qualifier != "state":

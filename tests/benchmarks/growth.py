@@ -89,7 +89,7 @@ def _failures(calls: int) -> float:
 
 def _due_checks(calls: int) -> float:
     """Return the median of a check for due and for expired jobs that finds none."""
-    from django_ojs.operations.due_check import DueCheck
+    from django_ojs.operations.due_jobs import DueCheck
 
     took = []
     for _ in range(calls):
@@ -129,7 +129,7 @@ def _prune(rounds: int) -> float:
     from django.db import connection
     from django.test import override_settings
 
-    from django_ojs.operations.maintenance import pruning
+    from django_ojs.operations.maintenance import job_pruning
 
     took = []
     for _ in range(rounds):
@@ -143,7 +143,7 @@ def _prune(rounds: int) -> float:
         kept = {**getattr(settings, "OJS", {}), "KEEP_COMPLETED": timedelta(seconds=age)}
         with override_settings(OJS=kept):
             began = time.perf_counter()
-            deleted = pruning.prune(BATCH)
+            deleted = job_pruning.prune(BATCH)
             took.append((time.perf_counter() - began) * 1000)
         if deleted != BATCH:
             raise RuntimeError(f"a batch of pruning deleted {deleted} jobs")

@@ -84,7 +84,7 @@ def steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     """Return each step with its title and what is done before it."""
     import django_ojs as ojs
     from django_ojs.operations import expiry, promotion
-    from django_ojs.operations.maintenance import pruning
+    from django_ojs.operations.maintenance import job_pruning
     from django_ojs.operations.workers import rescue
     from django_ojs.storage import transitions
     from django_ojs.storage.dialects.rows import ClaimRequest
@@ -111,7 +111,7 @@ def steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
         ("Expiry", nothing, lambda _: expiry.expire()),
         ("Lapsed leases", nothing, lambda _: rescue.lapse()),
         ("Rescue of a dead worker's jobs", nothing, lambda _: rescue.rescue(["worker_3"])),
-        ("Pruning", nothing, lambda _: pruning.prune()),
+        ("Pruning", nothing, lambda _: job_pruning.prune()),
         ("Counts by state", nothing, lambda _: counts.by_queue()),
         ("Depth of a queue", nothing, lambda _: counts.depth("default")),
         (
@@ -125,7 +125,7 @@ def steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
 def _claims_beside_held_jobs() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     from django.db.models.functions import Now
 
-    from django_ojs.extensions.limits import held_jobs
+    from django_ojs.extensions.limits import limit_journal
     from django_ojs.extensions.limits.models import LimitCheck
     from django_ojs.operations import fetch
 
@@ -142,7 +142,7 @@ def _claims_beside_held_jobs() -> list[tuple[str, Callable[[], Any], Callable[[A
         ("Whether a FETCH may find a job", nothing, lambda _: fetch.may_find(["default"])),
         ("FETCH: the claim of one", nothing, lambda _: claim(1)),
         ("FETCH: the claim of a hundred", nothing, lambda _: claim(100)),
-        ("Opening the held jobs of a key", end_one, lambda _: held_jobs.open_due()),
+        ("Opening the held jobs of a key", end_one, lambda _: limit_journal.open_due()),
     ]
 
 

@@ -97,6 +97,21 @@ def singles(contender: Contender, *, jobs: int) -> float:
     return jobs / contender.singles(range(jobs))
 
 
+def unique(contender: Contender, *, jobs: int) -> dict[str, float]:
+    """Return unique jobs a second, each in its own transaction: new ones, then their duplicates."""
+    import django_ojs
+
+    contender.reset()
+    rates = {}
+    for name in ("new", "duplicate"):
+        began = time.perf_counter()
+        for number in range(jobs):
+            unique = {"keys": ["type", "args"], "on_conflict": "ignore"}
+            django_ojs.enqueue("bench.noop", [number], unique=unique)
+        rates[name] = jobs / (time.perf_counter() - began)
+    return rates
+
+
 def batches(contender: Contender, *, jobs: int) -> float:
     """Return jobs a second, enqueued in batches."""
     contender.reset()
@@ -168,6 +183,7 @@ TASKS: dict[str, Callable[..., Any]] = {
         setup,
         reset,
         singles,
+        unique,
         batches,
         in_transaction,
         fill,

@@ -88,6 +88,12 @@ def targets(results: Results) -> list[Target]:
     """Return all targets; those of the big tables depend on what sizes there are."""
     every = [
         Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.85),
+        Target(
+            measure=enqueue.UNIQUE,
+            against_measure=enqueue.SINGLE,
+            at_least=1 / 1.8,
+            beside="of a plain one",
+        ),
         Target(measure=enqueue.TRANSACTION, at_most=0.33),
         *[
             Target(measure=enqueue.TRANSACTION, against=_PEERS[name], at_most=1.0)
@@ -231,6 +237,8 @@ class Section:
 
 SECTIONS = (
     Section(measure=enqueue.SINGLE, title="Enqueue, a transaction each", unit="jobs/s"),
+    Section(measure=enqueue.UNIQUE, title="Enqueue with a unique policy", unit="jobs/s"),
+    Section(measure=enqueue.DUPLICATE, title="The same, and it exists", unit="jobs/s"),
     Section(measure=enqueue.TRANSACTION, title="Added to a caller's transaction", unit="ms"),
     Section(measure=enqueue.MANY, title="Enqueue in batches of 1,000", unit="jobs/s"),
     Section(measure=drain.ONE, title="Drain of no-op jobs, one process", unit="jobs/s"),

@@ -44,8 +44,10 @@ def test_a_measure_yields_a_figure_of_ours_and_its_sections_a_block(tmp_path: Pa
 
     text, _ = run(SMOKE, only=["maintenance"], peers=False, path=path, prefix=PREFIX)
 
-    measured = {line["measure"] for line in _lines(path) if line["kind"] == "sample"}
-    assert measured
+    samples = [line for line in _lines(path) if line["kind"] == "sample"]
+    measured = {line["measure"] for line in samples}
+    assert {maintenance.PROMOTION, maintenance.LAPSE, maintenance.PRUNING} <= measured
+    assert all(float(str(line["value"])) > 0 for line in samples)
     titles = [section.title for section in SECTIONS if section.measure in measured]
     assert titles
     assert all(title in text for title in titles)

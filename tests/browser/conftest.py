@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
 from django.http.response import HttpResponseBase
 from django.test import Client
 from django.test.testcases import LiveServerThread
+
+from tests.model_factories import UserFactory
 
 TIMEOUT_MS = 60_000
 """The limit of each wait for a signal of the browser; no test waits for it to pass."""
@@ -92,7 +93,7 @@ def page(chromium: Any, site: str) -> Iterator[Any]:
     A script error fails the test, and so does a violation of the policy.
     """
     client = Client()
-    client.force_login(User.objects.create_superuser("ann"))
+    client.force_login(UserFactory(is_superuser=True))
     context = chromium.new_context(
         base_url=site, viewport={"width": 1280, "height": 900}, locale="en-GB"
     )

@@ -12,13 +12,14 @@ from django_ojs.extension import Actor
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.models import ActorKind
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.operations import ack, beat, fail, queues
-from django_ojs.operations.access import api_keys, operator
+from django_ojs.operations import ack, fail, queues
+from django_ojs.operations.access import operator
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.failure import Failure
 from tests.admin.users import at
-from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
+from tests.factories import WorkerFactory, active, claim, hourly, in_state, push, push_many, silence
+from tests.model_factories import ApiKeyFactory
 from tests.operations.cron.scenes import register
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -39,13 +40,12 @@ def incident() -> list[str]:
     for state in ("scheduled", "retryable", "completed", "cancelled"):
         in_state(state, queue="report")
     register("weekdays", "0 9 * * MON-FRI", timezone="Europe/Paris")
-    listens = beat.Registration(queues=("held",), concurrency=2, labels=("eu",), release="v1")
-    worker("web-1", registration=listens)
+    WorkerFactory(id="web-1", queues=("held",), concurrency=2, labels=("eu",), release="v1")
     in_state("completed", queue="held")
     ack.ack(active("web-1", queue="held").id)
     claim(push(queue="held", args=[{"user": 1}]), "web-1")
-    key, _ = api_keys.create(name="billing", scopes=["producer"])
-    worker("gone")
+    key, _ = ApiKeyFactory()
+    WorkerFactory(id="gone")
     silence("gone", timedelta(hours=2))
     ended = in_state("completed", type="testapp.add", args=[1, 2])
     with operator.acting(Actor(kind=ActorKind.API_KEY, name="shop (k3v9x0a2bq)")):

@@ -13,11 +13,11 @@ from django.db.models import F
 from django_ojs.extensions.cron.models import CronJob
 from django_ojs.models import Job, Worker
 from django_ojs.operations import ack, fail, fetch, queues
-from django_ojs.operations.access import api_keys
 from django_ojs.spec.failure import Failure
 from tests.admin.users import staff
 from tests.browser.test_journeys import ADMIN, act, body, confirm, counts, follow, shows
 from tests.factories import WORKER, active, hourly, push
+from tests.model_factories import ApiKeyFactory
 from tests.operations.cron import scenes as cron
 from tests.worker.acceptance.conftest import Start, start
 from tests.worker.waiting import eventually
@@ -139,7 +139,7 @@ def test_a_worker_takes_the_slots_that_its_page_asks_for(page: Any, start: Start
 
 def test_a_list_of_keys_is_turned_and_some_of_it_is_revoked(page: Any) -> None:
     for number in range(51):
-        api_keys.create(name=f"shop-{number:02}", scopes=["producer"])
+        ApiKeyFactory(name=f"shop-{number:02}")
     page.goto(f"{ADMIN}apikey/")
     counts(page.locator("#result_list tbody tr"), 50)
     page.get_by_label("shop-07").check()

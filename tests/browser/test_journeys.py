@@ -8,14 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from django_ojs.extension import Actor
 from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.findings import FEWEST_RUNS
-from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import ActorKind
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations.access import operator
@@ -26,6 +24,7 @@ from django_ojs.spec.failure import Failure
 from tests.admin.users import at
 from tests.browser.conftest import TIMEOUT_MS
 from tests.factories import (
+    WorkerFactory,
     active,
     claim,
     hourly,
@@ -36,7 +35,7 @@ from tests.factories import (
     read,
     silence,
 )
-from tests.factories import worker as worker_that_beats
+from tests.model_factories import RollupFactory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -394,14 +393,14 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
     policy = hourly(1, on_exhaustion="dead_letter")
     claimed = active(queue="q" * 60, type="t" * 60, args=["x" * 500], retry=policy)
     fail.fail(claimed.id, Failure(type="E" * 80, message="m" * 500, backtrace=("f" * 300,)))
-    worker_that_beats("w" * 80)
+    WorkerFactory(id="w" * 80)
     claim(push(queue="held"), "w" * 80)
     silence("w" * 80, timedelta(hours=37, minutes=44))
-    worker_that_beats("ended")
+    WorkerFactory(id="ended")
     active("ended", type="t" * 60)
     rescue.rescue(["ended"])
-    Rollup.primary.create(
-        minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=5),
+    RollupFactory(
+        ago=timedelta(minutes=5),
         queue="q" * 60,
         type="t" * 60,
         enqueued=123_456_789,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from django_ojs.operations import queues
-from django_ojs.operations.access import api_keys
 from tests.admin.users import at
 from tests.factories import push
+from tests.model_factories import ApiKeyFactory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -62,7 +62,7 @@ def test_a_page_has_the_frame_of_djangos_own(page: Any) -> None:
 
 
 def test_the_button_of_a_list_is_where_django_has_it(page: Any) -> None:
-    api_keys.create(name="shop", scopes=["producer"])
+    ApiKeyFactory()
     page.goto("/admin/auth/group/")
     django = page.evaluate(ADD)
     page.goto(f"{ADMIN}apikey/")

@@ -19,7 +19,7 @@ from django_ojs.extensions.backpressure.operations import pressure_monitor, reje
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import ActorKind, ApiKey, Job, Queue, Worker
-from django_ojs.operations import ack, beat, fail, fetch, progress, queues
+from django_ojs.operations import ack, fail, fetch, progress, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.access.operator import acting
 from django_ojs.operations.jobs import bulk_execution
@@ -31,6 +31,7 @@ from tests import factories
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.test_journeys import ADMIN, REFRESH, act, body, confirm, counts, follow, shows
 from tests.factories import active, claim, hourly, in_state, jobs, push, push_many, read, silence
+from tests.model_factories import ApiKeyFactory, RollupFactory, histogram
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -40,8 +41,8 @@ HOUR = timedelta(hours=1)
 
 
 def listener(worker_id: str, *names: str, **values: Any) -> None:
-    registration = beat.Registration(**({"queues": names, "concurrency": 4} | values))
-    factories.worker(worker_id, registration=registration, interval=HOUR)
+    given = {"queues": names, "concurrency": 4, "interval": HOUR} | values
+    factories.WorkerFactory(id=worker_id, **given)
 
 
 def refreshed(page: Any) -> None:
@@ -223,7 +224,7 @@ def test_no_figure_of_a_queue_a_job_or_a_type_misleads(page: Any) -> None:
     # Workers died with this job and with others: these runs have spent no attempt.
     job = push(queue="other", type="mail.send", retry=hourly(3))
     for _ in range(2):
-        factories.worker("victim")
+        factories.WorkerFactory(id="victim")
         claim(read(job.pk), "victim")
         beside = active("victim", queue="beside")
         rescue.rescue(["victim"])
@@ -239,20 +240,17 @@ def test_no_figure_of_a_queue_a_job_or_a_type_misleads(page: Any) -> None:
         return page.locator(".ojs-figures > div", has=page.get_by_text(name, exact=True))
 
     # The queue is full: what it rejects stands beside what comes.
-    histogram = [0] * rollups.BUCKETS
-    histogram[rollups.bucket(1.5)] = 25
     for ago in range(1, 7):
-        Rollup.primary.create(
-            minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=ago),
-            queue="email",
+        RollupFactory(
+            ago=timedelta(minutes=ago),
             type="mail.send",
             enqueued=10,
             rejected=90,
             completed=11,
             failed=2,
             lost=2,
-            waited=histogram,
-            ran=histogram,
+            waited=histogram(1.5, 25),
+            ran=histogram(1.5, 25),
         )
     page.goto(f"{ADMIN}queue/email/change/")
     shows(figure("In / out per minute"), re.compile(r"\d\s*\+ [\d.]+ rejected\s*/ "))
@@ -290,14 +288,7 @@ def test_workers_their_slots_and_their_ends_are_on_pages_that_lead_to_each_other
     listener("images-1", "images")
     killed = active("images-1", queue="images", type="image.resize")
     rescue.rescue(["images-1"], exit_code=-9)
-    Rollup.primary.create(
-        minute=timezone.now(),
-        queue="email",
-        type="mail.send",
-        completed=9,
-        ran=[0] * 11 + [9] + [0] * 12,
-        waited=[0] * 24,
-    )
+    RollupFactory(type="mail.send", completed=9, ran=histogram(1.5, 9))
     page.goto(f"{ADMIN}queue/email/change/")
     shows(body(page), "3 of 3 slots busy, with jobs of all their queues")
     shows(body(page), re.compile("Ran p50 / p95.*1.s.2.s", re.DOTALL))
@@ -435,7 +426,7 @@ def test_jobs_are_run_now_again_and_anew_and_the_audit_trail_has_who_did_what(
 
 
 def test_a_key_that_is_about_to_expire_is_replaced_once(page: Any) -> None:
-    key, text = api_keys.create(name="billing", scopes=["admin"], expires=timedelta(days=30))
+    key, text = ApiKeyFactory(name="billing", scopes=["admin"], expires=timedelta(days=30))
     api_keys.find(text)
     now = timezone.now()
     ApiKey.primary.filter(pk=key.pk).update(

@@ -16,7 +16,7 @@ import django_ojs as ojs
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.storage.claims import running
+from django_ojs.storage.claimed_job import running
 from django_ojs.storage.dialects import postgresql_inserts
 from tests.cases import together
 

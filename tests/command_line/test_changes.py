@@ -10,7 +10,7 @@ from django.db import connection
 from django_ojs.command_line.operator import operator
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.events.models import Event
-from django_ojs.models import BulkOperation, Job, Queue
+from django_ojs.models import BulkOperation, Job
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk_operations
@@ -18,6 +18,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from tests.command_line.run import Run, ojs
 from tests.factories import in_state, jobs, push, push_many
+from tests.model_factories import QueueFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -235,9 +236,9 @@ def test_a_misspelt_queue_is_not_paused_and_neither_are_the_others() -> None:
 def test_a_misspelt_queue_of_many_is_compared_with_all_and_few_are_named() -> None:
     names = [f"q{number:03}" for number in range(300)]
     for name in names:
-        Queue.objects.create(name=name)
+        QueueFactory(name=name)
     # It waits least, so it is the last of them.
-    Queue.objects.create(name="zebra")
+    QueueFactory(name="zebra")
     assert ojs("resume", "zebar").err == "There is no queue 'zebar'. Did you mean zebra?\n"
     run = ojs("resume", "nosuch")
     assert run.code == 2

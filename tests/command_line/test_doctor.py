@@ -15,6 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 from django.utils import timezone
 
+from django_ojs.command_line.checks import remains as remains_check
 from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.extension import Extension
@@ -24,17 +25,18 @@ from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job, Queue, Worker
 from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.access import operator
-from django_ojs.operations.beat import Registration
-from django_ojs.operations.maintenance import lease, mode, pruning
+from django_ojs.operations.maintenance import job_pruning, lease, mode
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, queue_configs, remains, schema
 from django_ojs.storage.dialects.server import HorizonHolder
 from django_ojs.storage.figures import counts
+from tests.cases import together
 from tests.command_line.run import Run, Terminal, ojs
 from tests.databases import ALIASES
 from tests.factories import (
     HOUR,
     MINUTE,
+    WorkerFactory,
     active,
     age,
     connected_to,
@@ -42,7 +44,6 @@ from tests.factories import (
     push,
     push_many,
     silence,
-    worker,
 )
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.operations.cron.scenes import make_due, register
@@ -88,7 +89,7 @@ def is_well(only: str) -> bool:
 
 
 def test_a_site_in_order_has_no_finding() -> None:
-    worker()
+    WorkerFactory()
     queues.configure_default({"backpressure": {"max_depth": 100_000}})
     # Other tests use this server at the same time.
     with override_settings(OJS={}):
@@ -426,17 +427,17 @@ def test_a_queue_without_a_bound_is_found_until_it_has_one() -> None:
 
 def test_a_queue_that_no_worker_fetches_from_is_found() -> None:
     push_many(2, queue="mail")
-    worker(registration=Registration(queues=("reports",)))
+    WorkerFactory(queues=("reports",))
     found = finding("overview")
     assert found["text"] == "No worker takes jobs from mail: 2 jobs are ready."
     assert found["command"] == "ojs_worker --queues mail"
-    worker("second", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="second", queues=("mail",))
     assert is_well("overview")
 
 
 def test_full_paused_and_stopped_queues_are_found() -> None:
     push_many(4, queue="mail")
-    worker(registration=Registration(queues=("mail",)))
+    WorkerFactory(queues=("mail",))
     assert is_well("overview")
     queues.configure("mail", {"backpressure": {"max_depth": 4}})
     assert "Queue mail is full: 4 of 4." in finding("overview")["text"]
@@ -462,11 +463,11 @@ def test_full_paused_and_stopped_queues_are_found() -> None:
 
 
 def test_stale_workers_and_new_dead_letters_are_found() -> None:
-    worker("there", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="there", queues=("mail",))
     in_state("discarded", queue="mail")
     assert finding("overview")["text"] == "1 new dead letter in the last hour."
     ojs("retry", "is:dead")
-    worker("gone", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="gone", queues=("mail",))
     silence("gone", HOUR)
     found = doctor("overview", "--json").json["checks"][0]["findings"]
     assert "Workers that have sent no heartbeat in time: 1." in [each["text"] for each in found]
@@ -479,7 +480,7 @@ def test_a_type_without_a_handler_is_found_until_its_jobs_are_gone() -> None:
         "The type no.handler has no handler here; its jobs that wait in the queue mail: 2."
     )
     # A worker in another language may know it.
-    worker("node", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="node", queues=("mail",))
     Worker.objects.filter(pk="node").update(owner="api key x")
     assert is_well("types")
     Worker.objects.filter(pk="node").delete()
@@ -495,7 +496,7 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     age(job.pk, 8 * DAY)
     found = finding("retention")
     assert found["text"] == "Completed jobs past their retention: 1."
-    assert pruning.prune() == 1
+    assert job_pruning.prune() == 1
     assert is_well("retention")
 
 
@@ -512,7 +513,7 @@ def test_jobs_without_maintenance_are_found() -> None:
         "No worker is running: 1 job of 1 queue is ready or due."
     )
     # A client over HTTP does no maintenance.
-    worker("second", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="second", queues=("mail",))
     Worker.primary.update(owner="api key x")
     assert finding("overview")["text"] == "No worker does the maintenance."
     assert lease.take("worker-a")
@@ -531,7 +532,7 @@ def test_jobs_without_maintenance_are_found() -> None:
 
 
 def test_cron_jobs_that_nothing_fires_are_found() -> None:
-    worker()
+    WorkerFactory()
     register("nightly")
     make_due("nightly")
     assert is_well("overview")
@@ -543,8 +544,8 @@ def test_cron_jobs_that_nothing_fires_are_found() -> None:
 
 def test_a_worker_that_died_lately_is_found() -> None:
     held = active(queue="mail")
-    worker()
-    worker("other", registration=Registration(queues=("mail",)))
+    WorkerFactory()
+    WorkerFactory(id="other", queues=("mail",))
     assert is_well("overview")
     rescue.rescue(["worker-a"])
     found = finding("overview")
@@ -583,7 +584,7 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     findings = run.json["checks"][0]["findings"]
     assert [each["text"] for each in findings] == [
         *(f"The {each} is of an extension that is not installed." for each in objects),
-        "Queues have a rule of an extension that is not installed (number 40): mail.",
+        "Queues have a rule of an extension that is not installed, or has none (number 40): mail.",
         "Unfinished jobs have the mark of an extension that is not installed (workflows): 2.",
         "Unfinished jobs have the mark of an extension that is not installed (number 41): 2.",
     ]
@@ -602,6 +603,42 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     schema.create(connection)
 
 
+@together("bits", [1 << 1, 1 << 16, 1 << 62, -1 << 63, (1 << 63) - 1, -1], undo=True)
+def test_a_rule_that_no_installed_extension_applies_is_found_and_removed(bits: int) -> None:
+    job = push(queue="mail")
+    Queue.objects.update_or_create(name="mail", defaults={"rules": bits})
+    queue_configs.refresh()
+    assert fetch.fetch(["mail"]) == []
+    assert not is_well("remains")
+    assert ojs("doctor", "--only", "remains", "--repair").code == 0
+    queue_configs.refresh()
+    assert [each.id for each in fetch.fetch(["mail"])] == [job.pk]
+
+
+@together("hold", [1, 12, 16, 41, 63, 65, 76, 105, 127, 128, 142, 200], undo=True)
+def test_a_job_that_is_held_for_nobody_who_opens_it_is_found_and_runs(hold: int) -> None:
+    job = push(queue="mail")
+    Job.objects.update(hold=hold)
+    assert fetch.fetch(["mail"]) == []
+    assert not is_well("remains")
+    assert ojs("doctor", "--only", "remains", "--repair").code == 0
+    assert is_well("remains")
+    queue_configs.refresh()
+    assert [each.id for each in fetch.fetch(["mail"])] == [job.pk]
+
+
+def test_a_claim_during_the_repair_does_not_bring_the_rule_back() -> None:
+    job = push(queue="mail")
+    Job.objects.update(hold=41)
+    assert fetch.fetch(["mail"]) == []
+    claimed = []
+    for repair in remains_check.CHECK.repair:
+        repair()
+        queue_configs.refresh()
+        claimed += fetch.fetch(["mail"])
+    assert [each.id for each in claimed] == [job.pk]
+
+
 def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair() -> None:
     limits = KeyLimitsExtension()
     closed = {"key": "acme", "concurrency": 0}
@@ -616,8 +653,8 @@ def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair()
         assert fetch.fetch(["mail", "post"]) == []
         found = [each["text"] for each in doctor("remains", "--json").json["checks"][0]["findings"]]
         assert (
-            "Jobs are kept by an extension that is not installed (limits by key), in the queues "
-            "mail, post."
+            "Jobs are kept for an extension that is not installed, or keeps none (limits by key), "
+            "in the queues mail, post."
         ) in found
         assert ojs("doctor", "--only", "remains", "--repair").code == 0
         assert is_well("remains")

@@ -13,12 +13,12 @@ from django.db import connection
 from django_ojs.management.commands.ojs import subcommands
 from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import rescue
 from tests.command_line.run import Terminal, ojs
 from tests.factories import (
     HOUR,
+    WorkerFactory,
     active,
     age,
     connected_to,
@@ -26,16 +26,15 @@ from tests.factories import (
     push,
     push_many,
     silence,
-    worker,
 )
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def test_workers_of_pools_are_listed_with_their_pool() -> None:
-    worker("one", registration=Registration(queues=("pay",), pool="critical"))
+    WorkerFactory(id="one", queues=("pay",), pool="critical")
     assert ojs("workers", "--json").json["workers"][0]["pool"] == "critical"
-    worker("two", registration=Registration(queues=("mail",)))
+    WorkerFactory(id="two", queues=("mail",))
     head, one, two = [line.split() for line in ojs("workers").out.splitlines()[-3:]]
     column = head.index("POOL")
     assert (one[column], two[column]) == ("critical", "-")
@@ -55,7 +54,7 @@ def test_stats_shows_each_queue_and_the_sums() -> None:
     active(queue="reports")
     queues.configure("mail", {"backpressure": {"max_depth": 4}})
     queues.pause("mail")
-    worker(registration=Registration(queues=("reports",)))
+    WorkerFactory(queues=("reports",))
     run = ojs("stats")
     assert "3 available" in run.out
     assert "1 active" in run.out
@@ -105,7 +104,7 @@ def test_stats_of_an_unknown_queue_fails() -> None:
 
 def test_maintenance_mode_and_stale_workers_are_shown() -> None:
     mode.enable(reason="the new disk")
-    worker("gone")
+    WorkerFactory(id="gone")
     silence("gone", HOUR)
     run = ojs("stats")
     assert "Maintenance mode is on: the new disk" in run.out
@@ -141,9 +140,9 @@ def test_a_name_stays_whole_in_a_terminal_that_is_narrower_than_the_table(
 @pytest.mark.both
 def test_workers_shows_what_each_does() -> None:
     assert "manage.py ojs_worker" in ojs("workers").out
-    known = Registration(queues=("mail", "reports"), hostname="web-1", pid=7, concurrency=4)
-    worker("busy", registration=known)
-    worker("gone")
+    queues = ("mail", "reports")
+    WorkerFactory(id="busy", queues=queues, hostname="web-1", pid=7, concurrency=4)
+    WorkerFactory(id="gone")
     silence("gone", HOUR)
     head, busy, gone = [line.split() for line in ojs("workers").out.splitlines()]
     assert head[:4] == ["ID", "STATE", "QUEUES", "POOL"]
@@ -157,8 +156,8 @@ def test_workers_shows_what_each_does() -> None:
 
 @pytest.mark.both
 def test_workers_that_died_are_shown_below_those_that_live() -> None:
-    worker("busy")
-    worker("victim")
+    WorkerFactory(id="busy")
+    WorkerFactory(id="victim")
     active("victim", queue="mail")
     rescue.rescue(["victim"], exit_code=-9)
     shown = ojs("workers").out
@@ -173,8 +172,8 @@ def test_on_a_terminal_of_80_columns_a_worker_keeps_its_last_digits_and_whole_qu
     monkeypatch.setenv("COLUMNS", "80")
     queues = ("customer-mail", "customer-reports", "payments")
     id = "worker_019539a4-b68c-7def-8000-1a2b3c4d5e6f"
-    worker(id, registration=Registration(queues=queues, hostname="web-1", concurrency=4))
-    worker("died", registration=Registration(queues=queues))
+    WorkerFactory(id=id, queues=queues, hostname="web-1", concurrency=4)
+    WorkerFactory(id="died", queues=queues)
     rescue.rescue(["died"], exit_code=-9)
     head, row, *_rest = ojs("workers", "--no-color", out=Terminal()).out.splitlines()
     assert max(len(head), len(row)) <= 80
@@ -194,7 +193,7 @@ def test_on_a_terminal_of_80_columns_a_worker_keeps_its_last_digits_and_whole_qu
 
 
 def test_the_name_of_a_host_cannot_write_to_the_terminal() -> None:
-    worker("busy", registration=Registration(hostname="web\x1b[2Jx"))
+    WorkerFactory(id="busy", hostname="web\x1b[2Jx")
     assert "web?[2Jx" in ojs("workers").out
 
 

@@ -17,14 +17,9 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from tests.command_line.run import ojs as run
-from tests.factories import WORKER, jobs_of_key, push, push_many, worker
+from tests.factories import WORKER, WorkerFactory, jobs_of_key, push, push_limited, push_many
 
 pytestmark = pytest.mark.django_db
-
-
-def add(key: str, number: int, **policy: object) -> None:
-    for _ in range(number):
-        push(queue="carrier", rate_limit={"key": key, **policy})
 
 
 def claim() -> list[str]:
@@ -36,11 +31,11 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
     assert "No limit key is at its limit" in run("limits", "list").out
     assert run("limits", "list", "--all").out == "There are no limit keys.\n"
     assert "There are no limit keys." in run("limits", "show", "carrier").err
-    worker()
-    add("carrier:7", 5, concurrency=2)
-    add("free", 1, concurrency=9)
+    WorkerFactory()
+    push_limited("carrier:7", 5, concurrency=2)
+    push_limited("free", 1, concurrency=9)
     assert claim() == ["carrier:7", "carrier:7", "free"]
-    add("free", 1, concurrency=9)
+    push_limited("free", 1, concurrency=9)
     # Only what holds jobs back, unless all are asked for.
     lines = run("limits", "list").out.splitlines()
     assert len(lines) == 2, lines
@@ -127,7 +122,7 @@ def test_a_key_is_counted_by_an_index_where_most_jobs_are_those_of_another_one()
     ],
 )
 def test_arguments_that_are_wrong(arguments: list[str], said: str) -> None:
-    add("a", 1, concurrency=1)
+    push_limited("a", 1, concurrency=1)
     done = run("limits", *arguments)
     assert done.code == 2
     assert said in done.err

@@ -27,6 +27,7 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import together
 from tests.command_line.run import Run, ojs
 from tests.factories import age, hourly, in_state, jobs, push, push_many
+from tests.http.api import Api
 from tests.operations.workflows.scenes import chain, create
 
 pytestmark = pytest.mark.django_db
@@ -100,6 +101,18 @@ def test_an_export_has_the_envelope_of_each_job_of_a_search() -> None:
         assert (line["state"], line["priority"]) == ("available", 5)
     assert len(lines_of()) == 3
     assert "Exported jobs: 3, with their arguments." in ojs("export").err
+
+
+def test_a_client_cannot_write_what_extensions_have_in_an_export(load: Any) -> None:
+    known = {"colour": [1, 1.0, True, None, {"é": 2**53 - 1}]}
+    sent = {"type": "test.job", "args": [], **known, "ojs_extensions": {"steps": 5}}
+    job = Api().push(**sent)
+    lines = lines_of()
+    assert "ojs_extensions" not in job
+    jobs().all().delete()
+    assert load(lines).code == 0
+    (line,) = lines_of()
+    assert json.dumps(line["colour"]) == json.dumps(known["colour"])
 
 
 def test_an_export_reads_pages_and_parts_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

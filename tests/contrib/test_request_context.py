@@ -21,6 +21,7 @@ from django_ojs.contrib.request_context import RequestContextMiddleware, restore
 from django_ojs.middleware import ExecutionChain
 from django_ojs.models import Job
 from tests.cases import together
+from tests.model_factories import UserFactory
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -94,10 +95,6 @@ def _with_the_middleware() -> Iterator[None]:
         yield
 
 
-def ada() -> User:
-    return User.objects.create_user("ada", password="lovelace")
-
-
 def meta(
     view: Callable[..., Any], user: User | None = None, headers: dict[str, str] | None = None
 ) -> dict[str, Any]:
@@ -154,17 +151,17 @@ def test_the_headers_of_an_asgi_request_go_into_meta_too() -> None:
 
 @pytest.mark.parametrize("view", [looks, looks_asynchronously])
 def test_a_user_that_the_view_has_loaded_goes_into_meta(view: Callable[..., Any]) -> None:
-    user = ada()
+    user = UserFactory(username="ada", password="lovelace")
     assert meta(view, user)["ojs.context.user_id"] == str(user.pk)
 
 
 @pytest.mark.parametrize("view", [plain, asynchronous])
 def test_a_user_that_nobody_looked_at_costs_no_query(view: Callable[..., Any]) -> None:
-    assert "ojs.context.user_id" not in meta(view, ada())
+    assert "ojs.context.user_id" not in meta(view, UserFactory(username="ada", password="lovelace"))
 
 
 def test_the_user_is_the_one_of_the_moment() -> None:
-    user = ada()
+    user = UserFactory(username="ada", password="lovelace")
     assert meta(logs_in)["ojs.context.user_id"] == str(user.pk)
     Job.objects.all().delete()
     assert "ojs.context.user_id" not in meta(logs_out, user)

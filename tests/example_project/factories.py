@@ -11,6 +11,8 @@ from pathlib import Path
 
 import django
 from django.conf import LazySettings
+from factory import Factory, LazyAttribute, SubFactory, Trait
+from factory.django import DjangoModelFactory
 
 from django_ojs.spec import ids
 from example_project.demo import checks
@@ -22,56 +24,102 @@ from example_project.shop import stock
 from example_project.shop.cards import DECLINED
 from example_project.shop.catalogue import Basket, Line
 from example_project.shop.labels import collection, tracking
+from example_project.shop.models import Order, Payment, Stock, StockAlert
 
 CHARGE, LABEL, HANDOVER = "order.charge", "order.label", "order.handover"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SOLD = {"Whetstone 1000/6000": 5}
 TOTAL = Decimal("12.50")
+MUG = Line(product="Enamel mug", quantity=1, unit_price=Decimal("9.75"))
 PLACED = Placement(committed=frozenset({"A", "B", "D"}), rolled_back=frozenset({"R"}))
 RUN = Run(seconds=2.0, killed=None)
 IMPORTED = Imported(killed_at=500, continued_after=520)
 
 
-def basket(
-    reference: str = "T-1",
-    *,
-    product: str = "Olive wood spoon",
-    quantity: int = 3,
-    card: str = "",
-) -> Basket:
-    """Build a basket of two products."""
-    return Basket(
-        reference=reference,
-        placed_at=NOON,
-        customer="Zażółć Ωμέγα Đặng",
-        email="zazolc@example.org",
-        card=card or "card_ok",
-        lines=(
-            Line(product=product, quantity=quantity, unit_price=Decimal("6.40")),
-            Line(product="Enamel mug", quantity=1, unit_price=Decimal("9.75")),
-        ),
-    )
+class LineFactory(Factory[Line]):
+    class Meta:
+        model = Line
+
+    product = "Olive wood spoon"
+    quantity = 3
+    unit_price = Decimal("6.40")
 
 
-def paid(reference: str) -> OrderRecord:
-    """Build an order for which everything went well."""
-    return OrderRecord(
-        reference=reference,
-        card="card_ok",
-        total=TOTAL,
-        parcels=2,
-        payments=(TOTAL,),
-        receipts=1,
-        invoices=1,
-    )
+class BasketFactory(Factory[Basket]):
+    """A basket of two products; the first one is `line`."""
+
+    class Meta:
+        model = Basket
+
+    class Params:
+        line = SubFactory(LineFactory)
+
+    reference = "T-1"
+    placed_at = NOON
+    customer = "Zażółć Ωμέγα Đặng"
+    email = "zazolc@example.org"
+    card = "card_ok"
+    lines = LazyAttribute(lambda basket: (basket.line, MUG))
+
+
+class OrderRecordFactory(Factory[OrderRecord]):
+    """An order for which everything went well, or whose card was declined."""
+
+    class Meta:
+        model = OrderRecord
+
+    class Params:
+        declined = Trait(card=DECLINED, status="cancelled", payments=(), receipts=0, invoices=0)
+
+    reference = "A"
+    card = "card_ok"
+    total = TOTAL
+    parcels = 2
+    payments = (TOTAL,)
+    receipts = 1
+    invoices = 1
+
+
+class OrderFactory(DjangoModelFactory[Order]):
+    """The row of an order alone; `place_order` stores an order with its workflow."""
+
+    class Meta:
+        model = Order
+
+    reference = "A-7"
+    total = 1
+    placed_at = NOON
+
+
+class PaymentFactory(DjangoModelFactory[Payment]):
+    class Meta:
+        model = Payment
+
+    order = SubFactory(OrderFactory)
+    amount = LazyAttribute(lambda payment: payment.order.total)
+    attempt = 1
+
+
+class StockFactory(DjangoModelFactory[Stock]):
+    class Meta:
+        model = Stock
+
+    product = "Enamel mug"
+    quantity = 10
+
+
+class StockAlertFactory(DjangoModelFactory[StockAlert]):
+    class Meta:
+        model = StockAlert
+
+    product = "Enamel mug"
+    email = "ada@example.com"
 
 
 def good_snapshot() -> Snapshot:
     """Build the snapshot of a run in which A and B were paid and the card of D was declined."""
-    declined = replace(
-        paid("D"), card=DECLINED, status="cancelled", payments=(), receipts=0, invoices=0
-    )
-    orders = (paid("A"), paid("B"), declined)
+    paid = (OrderRecordFactory(reference=reference) for reference in "AB")
+    orders = (*paid, OrderRecordFactory(reference="D", declined=True))
     in_stock = delivered()
     in_stock.subtract(SOLD)
     return Snapshot(

@@ -19,7 +19,7 @@ import django_ojs as ojs
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.operations import Definition
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
-from django_ojs.models import Attempt, Job, Worker
+from django_ojs.models import Job
 from django_ojs.operations import fail, fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.storage.transitions import Claim
@@ -31,8 +31,9 @@ from example_project.shop.catalogue import baskets
 from example_project.shop.jobs import REPORT, report
 from example_project.shop.models import Order, Source, Stock
 from example_project.shop.services import place_order
-from tests.example_project.factories import basket
-from tests.factories import BOOM, HOUR, WORKER, age
+from tests.example_project.factories import BasketFactory, StockFactory
+from tests.factories import BOOM, HOUR, WORKER, WorkerFactory, active, age, in_state
+from tests.model_factories import AttemptFactory
 from tests.worker.waiting import BOUND
 
 
@@ -42,21 +43,6 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(command, start_new_session=True) as process:
         yield process
         process.kill()
-
-
-def register(process: subprocess.Popen[bytes], *, with_job: bool) -> Job | None:
-    now = timezone.now()
-    Worker.objects.create(id="w", pid=process.pid, seen_at=now, dead_after_ms=15_000)
-    if not with_job:
-        return None
-    return Job.primary.create(
-        type="order.invoice",
-        state="active",
-        worker_id="w",
-        created_at=now,
-        started_at=now,
-        lease_until=now,
-    )
 
 
 @pytest.mark.django_db
@@ -72,10 +58,10 @@ def test_placing_returns_committed_and_rolled_back_orders() -> None:
 
 @pytest.mark.django_db
 def test_other_jobs_and_workflows_are_not_deleted() -> None:
-    place_order(basket(), source=Source.DEMO)
+    place_order(BasketFactory(), source=Source.DEMO)
     ojs.enqueue("other.type", [])
     workflow = ojs.chain(ojs.request("other.type"), ojs.request("other.type")).enqueue()
-    Stock.objects.create(product="Enamel mug", quantity=1)
+    StockFactory()
 
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         cleanup.delete_shop_data()
@@ -90,7 +76,7 @@ def test_other_jobs_and_workflows_are_not_deleted() -> None:
 
 @pytest.mark.django_db
 def test_the_demonstration_does_not_delete_orders_from_the_site() -> None:
-    place_order(basket())
+    place_order(BasketFactory())
     with pytest.raises(CommandError, match="orders that were placed on the site"):
         call_command("demo", orders=1)
     assert Order.objects.count() == 1
@@ -101,7 +87,7 @@ def test_the_demonstration_does_not_delete_orders_from_the_site() -> None:
 def test_the_nightly_report_is_run_by_hand_and_compared(
     is_right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place_order(basket())
+    place_order(BasketFactory())
     cron.register(Definition(name=REPORT, expression="0 3 * * *", template={"type": REPORT}))
 
     def work(job: Job) -> Job:
@@ -120,7 +106,7 @@ def test_the_nightly_report_is_run_by_hand_and_compared(
 
 @pytest.mark.django_db
 def test_the_snapshot_holds_what_is_in_the_database() -> None:
-    order = place_order(basket("T-9"))
+    order = place_order(BasketFactory(reference="T-9"))
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         found = snapshot.read()
 
@@ -134,7 +120,7 @@ def test_the_snapshot_holds_what_is_in_the_database() -> None:
 
 @pytest.mark.django_db
 def test_the_snapshot_tells_retries_from_what_never_ran() -> None:
-    place_order(basket("T-9"))
+    place_order(BasketFactory(reference="T-9"))
     (key,) = Job.objects.values_list("pk", flat=True)
     queue = Job.objects.get().queue
 
@@ -161,8 +147,8 @@ def test_the_snapshot_tells_retries_from_what_never_ran() -> None:
 
 @pytest.mark.django_db
 def test_an_attempt_that_ended_beside_others_is_not_counted_as_returned_too() -> None:
-    place_order(basket("T-9"))
-    place_order(basket("T-8"))
+    place_order(BasketFactory(reference="T-9"))
+    place_order(BasketFactory(reference="T-8"))
     queue = Job.objects.values_list("queue", flat=True)[0]
     fetch.fetch([queue], count=2, worker_id=WORKER)
     rescue.rescue([WORKER])
@@ -177,14 +163,10 @@ def test_an_attempt_that_ended_beside_others_is_not_counted_as_returned_too() ->
 @pytest.mark.django_db
 def test_the_snapshot_holds_every_request_to_the_carrier() -> None:
     now = timezone.now()
-    job = Job.primary.create(
-        type="order.label", args=["T-9", 1], state="completed", created_at=now, finished_at=now
-    )
-    Job.objects.filter(pk=job.pk).update(started_at=now)
+    job = in_state("completed", type="order.label", args=["T-9", 1])
+    Job.objects.filter(pk=job.pk).update(started_at=now, finished_at=now)
     before = now - timedelta(seconds=5)
-    Attempt.primary.create(
-        job=job, attempt=1, run=1, outcome="lost", started_at=before, finished_at=now
-    )
+    AttemptFactory(job=job, outcome="lost", started_at=before, finished_at=now)
 
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         found = snapshot.read()
@@ -200,26 +182,27 @@ def test_the_snapshot_holds_every_request_to_the_carrier() -> None:
 def test_the_worker_with_a_job_is_killed_and_its_job_returned(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    job = register(sleeper, with_job=True)
-    assert job is not None
+    WorkerFactory(id="w", pid=sleeper.pid)
+    job = active("w", type="order.invoice")
 
     killed = kill_one({sleeper.pid})
 
     assert killed is not None
-    assert (killed.pid, killed.jobs) == (sleeper.pid, frozenset({job.pk}))
+    assert (killed.pid, killed.jobs) == (sleeper.pid, frozenset({job.id}))
     assert sleeper.wait(BOUND) == -signal.SIGKILL
 
 
 @pytest.mark.django_db
 def test_a_worker_of_another_session_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
-    register(sleeper, with_job=True)
+    WorkerFactory(id="w", pid=sleeper.pid)
+    active("w", type="order.invoice")
     assert kill_one({sleeper.pid + 1}) is None
     assert sleeper.poll() is None
 
 
 @pytest.mark.django_db
 def test_a_worker_without_a_job_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
-    register(sleeper, with_job=False)
+    WorkerFactory(id="w", pid=sleeper.pid)
     assert kill_one({sleeper.pid}) is None
     assert sleeper.poll() is None
 

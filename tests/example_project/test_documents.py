@@ -11,7 +11,7 @@ from django.conf import LazySettings
 from example_project.shop import invoices, mail
 from example_project.shop.models import Invoice, Order, Receipt
 from example_project.shop.services import place_order
-from tests.example_project.factories import basket, write_into
+from tests.example_project.factories import BasketFactory, write_into
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 @pytest.fixture
 def order(settings: LazySettings, tmp_path: Path) -> Order:
     write_into(settings, tmp_path)
-    return place_order(basket("T-7"))
+    return place_order(BasketFactory(reference="T-7"))
 
 
 def test_an_invoice_is_a_whole_pdf_named_after_its_order(order: Order, tmp_path: Path) -> None:

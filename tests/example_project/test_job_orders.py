@@ -16,11 +16,10 @@ from django_ojs.models import Job
 from django_ojs.operations import fail, fetch
 from django_ojs.spec.errors import InvalidRequest
 from example_project.job_orders.extension import OrdersExtension
-from example_project.shop.models import Order
 from example_project.shop.services import place_order
 from tests.admin.users import root
 from tests.command_line.run import ojs as command
-from tests.example_project.factories import basket
+from tests.example_project.factories import BasketFactory, OrderFactory
 from tests.factories import BOOM
 from tests.http.api import Api, make_key
 from tests.test_doors import make_urls_anew
@@ -44,7 +43,7 @@ def about(reference: str) -> Job:
 
 
 def test_the_jobs_of_an_order_say_which_one_it_is() -> None:
-    place_order(basket("T-1"))
+    place_order(BasketFactory())
     (first,) = Job.objects.all()
     assert first.options["extra"] == {"order": "T-1"}
 
@@ -92,7 +91,7 @@ def test_a_route_and_a_subcommand_return_the_jobs_of_an_order() -> None:
 
 
 def test_a_dead_letter_of_an_order_is_found_and_counted() -> None:
-    order = Order.objects.create(reference="A-7", total=1, placed_at="2026-01-01T00:00Z")
+    order = OrderFactory()
     assert "shop_orders_waiting 0.0" in metrics.render(None).decode()
     assert registry.brought("findings") == []
     retry = {"on_exhaustion": "dead_letter"}

@@ -25,9 +25,9 @@ from tests.example_project.factories import (
     PLACED,
     RUN,
     TOTAL,
+    OrderRecordFactory,
     good_snapshot,
     job_of,
-    paid,
     with_job,
     with_jobs,
     with_order,
@@ -105,7 +105,7 @@ DOCUMENTS = "order lacks its invoice, or has one and was not sent"
             "order is missing (B)",
         ),
         (
-            lambda found: replace(found, orders=(*found.orders, paid("R"))),
+            lambda found: replace(found, orders=(*found.orders, OrderRecordFactory(reference="R"))),
             "though it rolled back (R)",
         ),
         (a_job_more("order.receipt", "R"), "job of an order that rolled back (R)"),
@@ -218,7 +218,7 @@ def test_a_job_that_ran_again_needs_a_reason(type_: str) -> None:
 
 
 def test_an_email_sent_again_needs_a_run_that_ended_before_its_time() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("A"), receipts=2))
+    snapshot = with_order(good_snapshot(), OrderRecordFactory(receipts=2))
     assert "written again without a reason (A)" in problems(snapshot)
 
     job = job_of(snapshot, "A", "order.receipt")
@@ -226,13 +226,13 @@ def test_an_email_sent_again_needs_a_run_that_ended_before_its_time() -> None:
 
 
 def test_the_reason_of_another_job_explains_nothing() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("A"), invoices=2))
+    snapshot = with_order(good_snapshot(), OrderRecordFactory(invoices=2))
     charge = job_of(snapshot, "A", "order.charge")
     assert "without a reason (A)" in problems(replace(snapshot, explained=Counter([charge.id])))
 
 
 def test_the_table_is_aligned_and_crosses_what_is_wrong() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("A"), payments=(TOTAL, TOTAL)))
+    snapshot = with_order(good_snapshot(), OrderRecordFactory(payments=(TOTAL, TOTAL)))
     lines = [
         line
         for line in table.lines(build_ledger(snapshot, PLACED, RUN, IMPORTED))

@@ -19,8 +19,7 @@ import django_ojs as ojs
 from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, cancel, liveness
-from django_ojs.operations.access import api_keys
+from django_ojs.operations import beat, cancel, worker_activity
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import MaintenanceThread
@@ -29,6 +28,7 @@ from tests.cases import named
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
+from tests.model_factories import ApiKeyFactory
 from tests.other_session import open_transaction
 
 NODE_UNAVAILABLE = unavailable_reason()
@@ -48,14 +48,14 @@ def start(live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Start workers whose key is for their queue only, while time passes."""
     # A busy machine keeps a live worker silent for seconds. After three of its short intervals it
     # would count as dead.
-    monkeypatch.setattr(liveness, "MISSED_BEATS", 1_000)
+    monkeypatch.setattr(worker_activity, "MISSED_BEATS", 1_000)
     # Nothing about authentication: the default asks for keys.
     with override_settings(OJS={}):
         yield from _starter(live_server)
 
 
 def _starter(live_server: LiveServer) -> Iterator[Start]:
-    _, key = api_keys.create(name="node", scopes=["worker"], queues=[QUEUE])
+    _, key = ApiKeyFactory(scopes=["worker"], queues=[QUEUE])
     maintenance = MaintenanceThread("maintenance", JobLog())
     nodes: list[Node] = []
 

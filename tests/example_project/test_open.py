@@ -12,7 +12,7 @@ from django_ojs.operations.maintenance import lease
 from django_ojs.storage.figures import counts
 from example_project.open.middleware import loopback_only
 from example_project.open.reset import reset
-from tests.factories import push
+from tests.factories import WorkerFactory, push
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_reset_leaves_no_row_and_no_count_but_the_lease() -> None:
     for _ in range(3):
         push(queue="full")
     Queue.objects.update_or_create(name="full")
-    Worker.objects.create(id="w", seen_at=Job.objects.all()[0].created_at, dead_after_ms=1)
+    WorkerFactory()
     assert lease.take("me")
 
     reset()

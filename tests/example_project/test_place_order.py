@@ -18,7 +18,7 @@ from example_project.shop.labels import collection, tracking
 from example_project.shop.models import Order, OrderItem, Payment, Status, Stock
 from example_project.shop.services import place_order
 from example_project.shop.stock import SOLD_OUT, SoldOut
-from tests.example_project.factories import basket, write_into
+from tests.example_project.factories import BasketFactory, StockFactory, write_into
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +31,7 @@ def folders(settings: LazySettings, tmp_path: Path) -> None:
 @pytest.fixture
 def in_stock() -> None:
     for product in ("Olive wood spoon", "Enamel mug"):
-        Stock.objects.create(product=product, quantity=10)
+        StockFactory(product=product)
 
 
 def left() -> list[int]:
@@ -44,7 +44,7 @@ def states(order: Order) -> list[tuple[str | None, str]]:
 
 
 def test_an_order_brings_its_lines_and_its_workflow() -> None:
-    order = place_order(basket("T-1"))
+    order = place_order(BasketFactory())
 
     assert str(order.total) == "28.95"
     assert list(order.items.values_list("quantity", flat=True)) == [3, 1]
@@ -65,7 +65,7 @@ def test_an_order_brings_its_lines_and_its_workflow() -> None:
 def test_each_step_of_an_order_runs_once_and_uses_the_results_before_it(
     ojs: TestContext, tmp_path: Path
 ) -> None:
-    order = place_order(basket("T-1", quantity=5))
+    order = place_order(BasketFactory(line__quantity=5))
     ojs.drain()
 
     assert order.workflow is not None
@@ -90,7 +90,7 @@ def receipt_of(reference: str, folder: Path) -> str:
 
 @pytest.mark.usefixtures("in_stock")
 def test_a_slow_network_costs_two_attempts_and_the_customer_pays_once(ojs: TestContext) -> None:
-    order = place_order(basket("T-1", card=cards.SLOW_NETWORK))
+    order = place_order(BasketFactory(card=cards.SLOW_NETWORK))
     ojs.assert_enqueued(jobs.reserve, args=["T-1"], queue=jobs.PAYMENTS, count=1)
 
     assert ojs.drain(jobs.PAYMENTS, with_retries=True) == Drained(retryable=2, completed=2)
@@ -107,7 +107,7 @@ def test_a_slow_network_costs_two_attempts_and_the_customer_pays_once(ojs: TestC
 def test_an_order_that_cannot_be_paid_is_cancelled_and_its_products_are_put_back(
     ojs: TestContext,
 ) -> None:
-    order = place_order(basket(card=cards.MALFORMED))
+    order = place_order(BasketFactory(card=cards.MALFORMED))
 
     assert ojs.drain(with_retries=True) == Drained(discarded=1, completed=2)
 
@@ -124,8 +124,8 @@ def test_an_order_that_cannot_be_paid_is_cancelled_and_its_products_are_put_back
 
 
 def test_an_order_without_stock_is_cancelled_and_nothing_is_put_back(ojs: TestContext) -> None:
-    Stock.objects.create(product="Enamel mug", quantity=10)
-    order = place_order(basket())
+    StockFactory()
+    order = place_order(BasketFactory())
     ojs.drain(with_retries=True)
     order.refresh_from_db()
     assert order.status == Status.CANCELLED
@@ -135,7 +135,7 @@ def test_an_order_without_stock_is_cancelled_and_nothing_is_put_back(ojs: TestCo
 
 def test_a_product_that_is_sold_out_takes_order_and_jobs_back() -> None:
     with pytest.raises(SoldOut):
-        place_order(basket(product=min(SOLD_OUT)))
+        place_order(BasketFactory(line__product=min(SOLD_OUT)))
 
     assert not Order.objects.exists()
     assert not OrderItem.objects.exists()
@@ -146,7 +146,7 @@ def test_a_product_that_is_sold_out_takes_order_and_jobs_back() -> None:
 def test_the_callers_rollback_takes_order_and_jobs_back() -> None:
     def place_and_fail() -> None:
         with transaction.atomic():
-            place_order(basket())
+            place_order(BasketFactory())
             raise RuntimeError("later step")
 
     with pytest.raises(RuntimeError):

@@ -11,6 +11,7 @@ from django_ojs.models import Job
 from example_project.demo.cleanup import STOCK_ALERT_JOB
 from example_project.shop.models import Stock, StockAlert
 from tests.databases import ALIASES
+from tests.example_project.factories import StockAlertFactory
 from tests.shells import Shell
 from tests.worker.acceptance.conftest import Start, start
 from tests.worker.waiting import eventually
@@ -40,10 +41,7 @@ for second in (Delivery(product="Copper pan", quantity=-1), Delivery(product="Wh
 def test_customers_are_alerted_to_what_has_arrived_and_to_nothing_that_rolled_back(
     process_environment: dict[str, str], start: Start, tmp_path: Path
 ) -> None:
-    alerted, *_ = [
-        StockAlert.objects.create(product=product, email="ada@example.com")
-        for product in ("Enamel mug", "Copper pan")
-    ]
+    alerted, _ = StockAlertFactory(), StockAlertFactory(product="Copper pan")
     variables = {"DJANGO_SETTINGS_MODULE": SETTINGS, "OJS_DEMO_VAR": str(tmp_path)}
     Shell({**process_environment, **variables}, DELIVERIES).ends()
 

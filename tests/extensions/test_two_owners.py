@@ -25,7 +25,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, expiry, fail, fetch, queues, retry
 from django_ojs.spec.hold import FREE, held_by
 from django_ojs.storage import database, holds, queue_configs, remains, schema
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.cases import together
 from tests.factories import WORKER, checks_are_due, held, jobs, jobs_of_key, push, push_many
 from tests.other_session import Other, open_transaction, until_one_waits

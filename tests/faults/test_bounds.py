@@ -25,7 +25,7 @@ from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import CountKeeper
 from tests import fork_server
 from tests.databases import ALIASES
-from tests.factories import GENERATED, connected_to, envelope
+from tests.factories import GENERATED, EnvelopeFactory, connected_to
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.conftest import FULL, Report
 from tests.operations.backpressure.test_bounds import depth
@@ -48,9 +48,9 @@ import django
 django.setup()
 from django.db import transaction
 from django_ojs.operations.push import push_batch
-from tests.factories import GENERATED, envelope
+from tests.factories import GENERATED, EnvelopeFactory
 with transaction.atomic():
-    push_batch([envelope(queue="bounded") for _ in range(int(sys.argv[1]))], GENERATED)
+    push_batch(EnvelopeFactory.create_batch(int(sys.argv[1]), queue="bounded"), GENERATED)
     print("holding", flush=True)
     time.sleep(300)
 """
@@ -61,7 +61,7 @@ def bound(depth: int, strategy: str = "reject") -> None:
 
 
 def add(number: int = 1) -> None:
-    push_batch([envelope(queue=NAME) for _ in range(number)], GENERATED)
+    push_batch(EnvelopeFactory.create_batch(number, queue=NAME), GENERATED)
 
 
 @contextmanager

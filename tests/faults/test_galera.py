@@ -34,8 +34,8 @@ from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
-from tests import galera_cluster
-from tests.factories import GENERATED, WORKER, envelope, own_connections, push, silence, worker
+from tests import factories, galera_cluster
+from tests.factories import GENERATED, WORKER, own_connections, push, silence
 from tests.faults.conftest import FULL, Report
 from tests.faults.galera_site import NAME, empty, migrated_cluster, on
 from tests.galera_cluster import Cluster, Node
@@ -234,7 +234,9 @@ def test_workers_on_all_nodes_claim_and_end_each_job_once(
     keys = [
         job.id
         for _ in range(JOBS // 60)
-        for job in pushing.push_batch([envelope(queue="busy") for _ in range(60)], GENERATED)
+        for job in pushing.push_batch(
+            factories.EnvelopeFactory.create_batch(60, queue="busy"), GENERATED
+        )
     ]
     claimed: Counter[object] = Counter()
     ended: Counter[object] = Counter()
@@ -263,7 +265,7 @@ def test_workers_on_all_nodes_claim_and_end_each_job_once(
 
 def test_a_node_that_is_behind_takes_no_worker_for_dead(galera: Cluster) -> None:
     """As one does that copies its data to a node that joins."""
-    worker(WORKER)
+    factories.WorkerFactory(id=WORKER)
     silence(WORKER)
     galera.wait_until_equal()
     behind = galera.nodes[1]

@@ -10,7 +10,7 @@ import pytest
 import django_ojs as ojs
 from django_ojs import context as contexts
 from django_ojs.spec.errors import InvalidArgs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.handlers.annotated import by_module, by_name, by_quoted_name, plain
 from tests.testapp.jobs import add, describe, echo, shout
 

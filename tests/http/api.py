@@ -9,8 +9,8 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.test import Client
 
-from django_ojs.operations.access import api_keys
 from tests.factories import jobs as stored_jobs
+from tests.model_factories import ApiKeyFactory
 
 JSON_TYPE = "application/openjobspec+json"
 #: No job has it. Always the same: the names of tests must be, in each process that collects them.
@@ -148,7 +148,7 @@ def framed(raw: HttpResponse) -> ApiResponse:
 
 def make_key(*scopes: str, queues: tuple[str, ...] = ()) -> str:
     """Make an API key and return its text."""
-    return api_keys.create(name="of a test", scopes=scopes, queues=queues)[1]
+    return ApiKeyFactory(scopes=scopes, queues=queues)[1]
 
 
 def stored() -> int:

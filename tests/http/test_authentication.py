@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.middleware.csrf import get_token
@@ -25,6 +25,8 @@ from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.scopes import Scope
+from tests.admin.users import root, staff
+from tests.model_factories import ApiKeyFactory, UserFactory
 
 ALLOW_ANY = "django_ojs.http.authentication.AllowAny"
 THIRD_PARTY = "tests.http.test_authentication.ByHeader"
@@ -77,7 +79,7 @@ def closed() -> Iterator[None]:
 
 
 def key(*scopes: str, **values: Any) -> tuple[ApiKey, str]:
-    return api_keys.create(**({"name": "k", "scopes": scopes or ["read"]} | values))
+    return ApiKeyFactory(name="k", scopes=scopes or ["read"], **values)
 
 
 def ask(method: str = "get", text: str | None = None, **headers: str) -> HttpResponse:
@@ -89,14 +91,6 @@ def ask(method: str = "get", text: str | None = None, **headers: str) -> HttpRes
 
 def code(response: Any) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
-
-
-def user(*permissions: str, **values: Any) -> User:
-    found = User.objects.create_user(**({"username": "ann", "is_staff": True} | values))
-    names = [name.rpartition(".")[2] for name in permissions]
-    found.user_permissions.set(Permission.objects.filter(codename__in=names))
-    assert found.user_permissions.count() == len(names)
-    return found
 
 
 @pytest.mark.parametrize("method", ["get", "head", "post", "put", "delete"])
@@ -171,8 +165,7 @@ def test_a_key_that_was_valid_gets_a_response_that_says_so() -> None:
 
 
 def test_a_wrong_key_is_not_forgiven_for_a_session() -> None:
-    client = Client()
-    client.force_login(user(is_superuser=True))
+    client = root()
     headers = {"Authorization": "Bearer ojs_0000000000_" + "a" * 43}
     assert client.get("/probe/x", headers=headers).status_code == 401
     assert client.get("/probe/x").status_code == 200
@@ -184,13 +177,12 @@ def test_a_wrong_key_is_not_forgiven_for_a_session() -> None:
 def test_sessions_of_others_than_active_staff_are_nobodys(values: dict[str, Any] | None) -> None:
     client = Client()
     if values is not None:
-        client.force_login(user(**values))
+        client.force_login(UserFactory(**values))
     assert code(client.get("/probe/x")) == (401, "UNAUTHENTICATED")
 
 
 def test_a_session_has_the_scopes_of_the_users_permissions() -> None:
-    client = Client()
-    client.force_login(user(PERMISSIONS[Scope.OPERATOR]))
+    client = staff(PERMISSIONS[Scope.OPERATOR])
     assert client.get("/probe/x").json() == {"name": "ann", "queues": None}
     assert client.post("/probe/x").status_code == 200
     assert code(client.delete("/probe/x")) == (403, "PERMISSION_DENIED")
@@ -198,8 +190,7 @@ def test_a_session_has_the_scopes_of_the_users_permissions() -> None:
 
 @pytest.mark.parametrize("scope", list(Scope))
 def test_every_scope_has_a_permission_that_migrations_make(scope: Scope) -> None:
-    client = Client()
-    client.force_login(user(PERMISSIONS[scope]))
+    client = staff(PERMISSIONS[scope])
     expected = {"get": Scope.READ, "post": Scope.PRODUCER, "delete": Scope.ADMIN}
     access = Access(name="", scopes=frozenset({scope}))
     for method, needed in expected.items():
@@ -208,16 +199,12 @@ def test_every_scope_has_a_permission_that_migrations_make(scope: Scope) -> None
 
 
 def test_staff_without_a_permission_may_do_nothing_and_superusers_all() -> None:
-    client = Client()
-    client.force_login(user())
-    assert code(client.get("/probe/x")) == (403, "PERMISSION_DENIED")
-    client.force_login(user(username="root", is_superuser=True))
-    assert client.delete("/probe/x").status_code == 200
+    assert code(staff().get("/probe/x")) == (403, "PERMISSION_DENIED")
+    assert root().delete("/probe/x").status_code == 200
 
 
 def test_a_session_needs_the_csrf_token_to_write_and_a_key_does_not() -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(user(is_superuser=True))
+    client = staff(root=True, csrf=True)
     assert client.get("/probe/x").status_code == 200
     response = client.post("/probe/x", headers={"Origin": "https://evil.example"})
     assert code(response) == (403, "PERMISSION_DENIED")
@@ -243,8 +230,7 @@ def test_a_session_needs_the_csrf_token_to_write_and_a_key_does_not() -> None:
     ],
 )
 def test_a_strangers_form_cannot_use_a_session(kind: str) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(user(is_superuser=True))
+    client = staff(root=True, csrf=True)
     response = client.post("/probe/x", b"csrfmiddlewaretoken=a&x", content_type=kind)
     assert code(response) == (403, "PERMISSION_DENIED")
 
@@ -261,7 +247,7 @@ def test_without_any_class_nobody_gets_in() -> None:
 
 @override_settings(OJS={"HTTP_AUTHENTICATION": [AUTHENTICATION[0], THIRD_PARTY]})
 def test_a_class_of_a_third_party_brings_users_with_their_permissions() -> None:
-    user(PERMISSIONS[Scope.READ], is_staff=False)
+    UserFactory(permissions=[PERMISSIONS[Scope.READ]], is_staff=False)
     assert ask(**{"X-User": "ann"}).json()["name"] == "ann"
     assert code(ask("post", **{"X-User": "ann"})) == (403, "PERMISSION_DENIED")
     rejected = ask(**{"X-User": "bob"})
@@ -315,7 +301,7 @@ def test_rejections_are_noted_without_what_was_sent(caplog: pytest.LogCaptureFix
 def test_a_name_with_a_line_break_does_not_make_a_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    user(username="ann\nforged")
+    UserFactory(username="ann\nforged")
     ask(**{"X-User": "ann\nforged"})
     (event,) = [record for record in caplog.records if hasattr(record, "event_type")]
     assert "\n" not in event.getMessage()

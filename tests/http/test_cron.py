@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.models import CronJob, CronOwner
+from django_ojs.extensions.cron.models import CronJob
 from tests.factories import jobs
 from tests.http.api import Api, make_key
+from tests.operations.cron.scenes import register
 
 pytestmark = pytest.mark.django_db
 
@@ -38,19 +39,6 @@ NESTED: dict[str, Any] = {
 @pytest.fixture
 def api() -> Api:
     return Api(make_key("admin"))
-
-
-def owned_by_code(name: str = "in-code") -> None:
-    cron.register(
-        cron.Definition(
-            name=name,
-            expression="@daily",
-            template={"type": "a", "args": []},
-            owner=CronOwner.CODE,
-            service="shop",
-            defined_in="shop.jobs.nightly",
-        )
-    )
 
 
 def test_the_flat_form_is_registered(api: Api) -> None:
@@ -83,6 +71,20 @@ def test_options_may_stand_at_the_top_and_arguments_may_be_left_out(api: Api) ->
     shown = api.post("cron", body).ok(201)["cron_job"]
 
     assert (shown["args"], shown["options"]) == ([], {"queue": "top", "priority": 5})
+
+
+def test_the_jobs_have_the_attributes_of_the_template_that_are_not_known_here(api: Api) -> None:
+    # Some are named like members of the cron job.
+    unknown = {"colour": None, "name": "a", "cron": 1.0, "status": [True, {"é": 2**53 - 1}]}
+    template = {"type": "a", "args": [], **unknown, "options": {"shade": 0}}
+
+    shown = api.post("cron", {"name": "n", "cron": "@daily", "job_template": template}).ok(201)
+
+    assert shown["cron"]["job_template"] == api.get("cron/n")["cron"]["job_template"] == template
+    assert (shown["cron"]["name"], shown["cron"]["cron"]) == ("n", "@daily")
+    job = api.info(str(cron.trigger("n", by="ann").id))
+    assert job.items() >= {**unknown, "options": {"shade": 0}}.items()
+    assert repr(job["cron"]) == "1.0"
 
 
 @pytest.mark.requirement("CRON-06")
@@ -235,7 +237,7 @@ def test_a_removed_one_leaves_its_jobs(api: Api) -> None:
 
 
 def test_one_that_is_declared_in_code_can_only_be_enabled_and_disabled(api: Api) -> None:
-    owned_by_code()
+    register("in-code", "@daily", in_code=True)
 
     for response in (
         api.post("cron", FLAT | {"name": "in-code"}),

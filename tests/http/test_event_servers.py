@@ -16,12 +16,11 @@ from django.db import transaction
 
 import example_project
 from django_ojs.hooks import publish_all
-from django_ojs.operations.access import api_keys
 from django_ojs.spec.published import EventType, NewEvent
-from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
 from tests import fork_server
 from tests.http.test_event_stream import SSE, Sent, happen, messages
+from tests.model_factories import ApiKeyFactory
 from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -37,7 +36,7 @@ def _environment(process_environment: dict[str, str], monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def key() -> str:
-    return api_keys.create(name="reader", scopes=[Scope.READ])[1]
+    return ApiKeyFactory()[1]
 
 
 class Uvicorn:

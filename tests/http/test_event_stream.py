@@ -26,13 +26,12 @@ from django_ojs.extensions.events.operations import feed as feeds
 from django_ojs.extensions.events.operations import log
 from django_ojs.hooks import publish
 from django_ojs.http import long_poll
-from django_ojs.operations.access import api_keys
 from django_ojs.spec import times
 from django_ojs.spec.published import EventType, of_queue
-from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
 from tests.factories import own_connections
 from tests.http.api import Api, make_key
+from tests.model_factories import ApiKeyFactory
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -552,7 +551,7 @@ def test_behind_a_real_server(
 ) -> None:
     for name, value in process_environment.items():
         monkeypatch.setenv(name, value)
-    _, key = api_keys.create(name="reader", scopes=[Scope.READ])
+    _, key = ApiKeyFactory()
     headers = {"Authorization": f"Bearer {key}", **SSE}
     with Site(0, log=tmp_path / "log") as site, httpx.Client(timeout=BOUND) as client:
         where = f"{site.url}/ojs/v1/events"

@@ -16,7 +16,7 @@ from django_ojs.operations import fetch, queues
 from django_ojs.operations.access.operator import acting
 from django_ojs.spec.published import EventType, of_queue
 from tests.cases import together
-from tests.factories import push, worker
+from tests.factories import WorkerFactory, push
 from tests.http.api import Api, make_key
 
 pytestmark = pytest.mark.django_db
@@ -83,7 +83,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
     push(queue="a", type="one.job")
     push(queue="b", type="two.job")
     queues.pause("a")
-    worker("w")
+    WorkerFactory(id="w")
     assert len(read("?types=job.*,worker.started")["events"]) == 3
     assert len(read("?types=job.*&types=worker.started")["events"]) == 3
     assert len(read("?types=*&queues=a,b")["events"]) == 3
@@ -160,7 +160,7 @@ def test_a_limit_above_the_maximum_is_the_maximum() -> None:
 def test_a_key_for_some_queues_sees_their_events_alone() -> None:
     happen("mine")
     happen("other")
-    worker("w")
+    WorkerFactory(id="w")
     everything, some = Api(make_key("operator")), Api(make_key("operator", queues=("mine",)))
     assert subjects(read(by=everything)) == ["mine", "other", "w"]
     assert subjects(read(by=some)) == ["mine"]

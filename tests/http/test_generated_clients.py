@@ -21,8 +21,8 @@ from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
 from django_ojs.http.views.openapi import DOCUMENT
-from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
+from tests.model_factories import ApiKeyFactory
 
 PROGRAMS = Path(__file__).parent / "generated"
 #: A machine with other work may need many times as long as an idle one: ten seconds.
@@ -118,7 +118,7 @@ def test_a_generated_client_works_a_job(
 ) -> None:
     command = language(tmp_path)
     with override_settings(OJS={}):
-        _, key = api_keys.create(name="generated", scopes=list(Scope))
+        _, key = ApiKeyFactory(scopes=list(Scope))
         variables = {"OJS_URL": live_server.url, "OJS_API_KEY": key}
         out = run(*command, cwd=tmp_path, GENERATED=str(tmp_path / "client"), **variables)
     found: dict[str, Any] = json.loads(out)

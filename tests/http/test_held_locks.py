@@ -16,19 +16,17 @@ import pytest
 from django.db import connection, transaction
 
 from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.webhooks.operations import subscriptions
-from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
-from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.models.base import stored_models
 from django_ojs.operations import queues
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import case
-from tests.factories import in_state, jobs, push, worker
+from tests.factories import WorkerFactory, in_state, jobs, push
 from tests.http.api import Api, ApiResponse, make_key
 from tests.http.principals import TABLE
 from tests.http.test_principals import ask
+from tests.model_factories import SubscriptionFactory
+from tests.operations.cron import scenes as cron
+from tests.operations.workflows import scenes as workflows
 from tests.other_session import Other, open_transaction
 from tests.worker.waiting import BOUND
 
@@ -117,11 +115,11 @@ def test_a_request_that_the_site_wraps_in_a_transaction() -> None:
 
 def test_no_request_waits_for_a_row() -> None:
     held = str(in_state("active", queue="other", worker_id="w-classified").pk)
-    worker("w-classified")
+    WorkerFactory(id="w-classified")
     template = {"type": "test.job", "args": [], "options": {"queue": "other"}}
-    cron.register(cron.Definition(name="other", expression="@daily", template=template))
-    workflow = workflows.create(parse({"type": "chain", "name": "a", "steps": [template]}))
-    webhook, _ = subscriptions.create(Subscription(url="https://a.test", events=["queue.*"]))
+    cron.register("other", template=template)
+    workflow = workflows.create(workflows.chain(template))
+    webhook, _ = SubscriptionFactory()
     queues.configure("other", {"rate_limit": {"concurrency": 5}})
     queues.pause("other")
     api = Api(make_key("admin"))

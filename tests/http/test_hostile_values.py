@@ -24,9 +24,10 @@ from django.db import close_old_connections, transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.operations import beat, keyset
+from django_ojs.operations import keyset
 from django_ojs.spec.json import MAX_INTEGER
 from tests import factories
+from tests.factories import WorkerFactory
 from tests.http.api import JSON_TYPE, Api
 from tests.http.operations import Operation, operations, resolve
 from tests.sizes import FULL
@@ -171,7 +172,7 @@ def real(path: str) -> str:
         hook = {"url": "https://example.com/", "events": ["job.failed"]}
         return str(API.post("webhooks/subscriptions", hook).ok(201)["id"])
     if "workers" in path:
-        beat.beat("w")
+        WorkerFactory(id="w")
         return "w"
     if "queues" in path:
         factories.push(queue="q")

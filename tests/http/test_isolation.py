@@ -20,21 +20,19 @@ from django_ojs.extensions.statistics import all_time, rollups
 from django_ojs.extensions.steps import remote
 from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import WebhookDelivery
-from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
-from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
-from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.extensions.webhooks.operations import dispatch
 from django_ojs.models import ActorKind
 from django_ojs.operations import queues
 from django_ojs.operations.access.operator import acting
 from django_ojs.operations.ack import ack
-from django_ojs.operations.beat import Registration
 from django_ojs.storage.transitions import Claim
-from tests.factories import hourly, in_state, push, worker
+from tests.factories import WorkerFactory, hourly, in_state, push
 from tests.figures import note
 from tests.http.api import Api, make_key
 from tests.http.test_principals import patterns, served
+from tests.model_factories import SubscriptionFactory
 from tests.operations.cron import scenes as cron_jobs
+from tests.operations.workflows import scenes as workflows
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
@@ -80,10 +78,8 @@ def fill(queue: str, type: str) -> dict[str, str]:
     remote.store_step(
         job.pk, Claim(run=1), remote.ClientStep(number=0, name=type), result=type, error=None
     )
-    steps = [{"type": type, "args": [], "options": {"queue": queue}}]
-    workflow = workflows.create(parse({"type": "chain", "name": type, "steps": steps}))
-    given = Subscription(url=f"https://{queue}.example", events=["*"], queues=[queue])
-    webhook, _ = subscriptions.create(given)
+    workflow = workflows.create(workflows.chain(workflows.job(type, queue=queue), name=type))
+    webhook, _ = SubscriptionFactory(url=f"https://{queue}.example", queues=[queue])
     with acting(Actor(kind=ActorKind.USER, name=f"of {type}")):
         queues.pause(queue)
     queues.resume(queue)
@@ -135,13 +131,12 @@ def read_all(api: Api, mine: dict[str, str]) -> dict[str, Any]:
 def test_what_it_reads_is_the_same_whatever_is_in_other_queues() -> None:
     api = Api(make_key("admin", queues=("mine",)))
     mine = fill("mine", "mine.job")
-    worker("shared", registration=Registration(hostname="h", queues=("mine",)), active_jobs=0)
+    WorkerFactory(id="shared", hostname="h", queues=("mine",), active_jobs=0)
     before = read_all(api, mine)
     theirs = fill("other", f"{WORD}.job")
     in_state("active", queue=f"{WORD}-2", type=f"{WORD}.job")
-    worker(f"w-{WORD}", registration=Registration(hostname=WORD, queues=("other",)))
-    both = Registration(hostname="h", queues=("mine", "other"))
-    worker("shared", registration=both, active_jobs=7)
+    WorkerFactory(id=f"w-{WORD}", hostname=WORD, queues=("other",))
+    WorkerFactory(id="shared", hostname="h", queues=("mine", "other"), active_jobs=7)
     stored.assign_positions()
     after = read_all(api, mine)
     for name in READ_ROUTES:

@@ -127,6 +127,19 @@ class TestPush:
         assert api.info(job["id"]).items() >= extra.items()
         assert api.fetch()[0].items() >= extra.items()
 
+    @pytest.mark.parametrize("place", ["top", "options"])
+    def test_unknown_fields_keep_their_types(self, place: str) -> None:
+        values = [1, 1.0, True, None, 0, 0.0, False, 1e22, 2**53 - 1, "é☃\u2028", [], {}]
+        extra = {f"%s {number}": value for number, value in enumerate(values)}
+        sent = extra if place == "top" else {"options": extra}
+        alike = [{"type": "test.job", "args": [number], **sent} for number in range(3)]
+        stored = api.post("jobs/batch", {"jobs": [*alike, alike[0] | {"colour": 1}]}).ok(201)
+        shown = [api.push(**sent), *stored["jobs"]]
+        for job in [*shown, *(api.info(job["id"]) for job in shown), *api.fetch(count=9)]:
+            found = job if place == "top" else job["options"]
+            # 1, 1.0 and True are equal.
+            assert repr({name: found[name] for name in extra}) == repr(extra)
+
     @pytest.mark.requirement("CORE-5.3-1")
     def test_system_attributes_of_a_client_are_ignored(self) -> None:
         job = api.push(

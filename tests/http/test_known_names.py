@@ -17,6 +17,7 @@ from django_ojs.storage import in_memory_state
 from tests.cases import together
 from tests.factories import HOUR, hourly, in_state, push
 from tests.http.api import Api, make_key
+from tests.model_factories import ApiKeyFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -80,7 +81,7 @@ def test_queues_that_exist_count_for_no_key() -> None:
 
 
 def test_another_key_has_names_of_its_own_and_a_replacement_has_not() -> None:
-    key, text = api_keys.create(name="p", scopes=["producer"])
+    key, text = ApiKeyFactory(scopes=["producer"])
     for number in range(3):
         Api(text).push(queue=f"made-up-{number}")
     body = {"type": "test.job", "args": [], "queue": "one-more"}

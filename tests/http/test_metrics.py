@@ -22,7 +22,7 @@ from django_ojs.operations.ack import ack
 from django_ojs.reports import incidents
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database
-from tests.factories import active, in_state, jobs, push, read, worker
+from tests.factories import WorkerFactory, active, in_state, jobs, push, read
 from tests.figures import note
 from tests.http.api import TEXT_TYPE, Api, make_key
 
@@ -83,7 +83,7 @@ def test_what_happened_is_counted_by_queue_and_type() -> None:
 def test_jobs_are_counted_by_queue_and_state() -> None:
     in_state("active", queue="email")
     push(queue="email")
-    worker("w")
+    WorkerFactory(id="w")
     found = scrape()
     assert value(found, "ojs_queue_depth", queue="email", state="available") == 1
     assert value(found, "ojs_queue_depth", queue="email", state="active") == 1
@@ -154,7 +154,7 @@ def test_who_is_kept_to_some_queues_sees_no_others(settings: Any) -> None:
     push(queue="mine")
     push(queue="other", type="secret")
     queues.configure("other", {"backpressure": {"max_depth": 4}})
-    worker("w", registration=None)
+    WorkerFactory(id="w")
     found = scrape(Api(make_key("read", queues=("mine",))))
     assert value(found, "ojs_queue_depth", queue="mine", state="available") == 1
     labels = [labels for _, labels in found]

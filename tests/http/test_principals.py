@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.operations.queues import create
 from tests.cases import case
-from tests.factories import hourly, in_state, snapshot, worker
+from tests.factories import WorkerFactory, hourly, in_state, snapshot
 from tests.factories import jobs as all_jobs
 from tests.http.api import Api, ApiResponse, make_key
 from tests.http.principals import DENIED, HIDDEN, MAY, NONE, OPEN, TABLE, Line
+from tests.operations.cron import scenes as cron
+from tests.operations.workflows import scenes as workflows
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -50,11 +49,10 @@ def other() -> str:
     job = in_state(
         "discarded", queue="other", type=f"{SECRET_WORD}.job", args=[SECRET_WORD], retry=hourly(1)
     )
-    worker("w-classified")
+    WorkerFactory(id="w-classified")
     template = {"type": f"{SECRET_WORD}.job", "args": [SECRET_WORD], "options": {"queue": "other"}}
-    cron.register(cron.Definition(name="other", expression="@daily", template=template))
-    definition = {"type": "chain", "name": SECRET_WORD, "steps": [template]}
-    workflow = workflows.create(parse(definition))
+    cron.register("other", template=template)
+    workflow = workflows.create(workflows.chain(template, name=SECRET_WORD))
     # The paths of both kinds name it by its id, which is the job's.
     Workflow.primary.filter(pk=workflow.pk).update(id=job.pk)
     return str(job.pk)

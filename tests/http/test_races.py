@@ -12,7 +12,7 @@ import pytest
 
 from django_ojs.operations.push import push_batch
 from django_ojs.spec import ids
-from tests.factories import GENERATED, envelope, in_state, own_connections
+from tests.factories import GENERATED, EnvelopeFactory, in_state, own_connections
 from tests.http.api import Api, ApiResponse, state_of, stored
 from tests.worker.waiting import BOUND
 
@@ -89,7 +89,7 @@ def test_ack_fail_and_cancel_have_one_winner_and_the_others_conflict() -> None:
 
 def test_no_job_is_handed_out_twice() -> None:
     queue = "contended"
-    push_batch([envelope(queue=queue) for _ in range(120)], GENERATED)
+    push_batch(EnvelopeFactory.create_batch(120, queue=queue), GENERATED)
 
     def drain(client: Api) -> ApiResponse:
         found: list[str] = []

@@ -12,14 +12,14 @@ import pytest
 
 from django_ojs.extensions.checkpoints.models import MARK, Checkpoint
 from django_ojs.extensions.limits import limit_keys
-from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
-from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.operations import queues
 from tests.cases import case
 from tests.factories import active, in_state, jobs, push
 from tests.http.api import Api
 from tests.http.principals import TABLE
 from tests.http.test_principals import ask, other  # noqa: F401  # a fixture
+from tests.model_factories import SubscriptionFactory, WebhookDeliveryFactory
 from tests.reading import read_only
 
 pytestmark = pytest.mark.django_db
@@ -44,12 +44,9 @@ def make_queues() -> None:
 def make_things(key: str) -> None:
     """Make what a path may name, each with this key."""
     id = UUID(key)
-    kept, _ = subscriptions.create(
-        subscriptions.Subscription(url="https://hooks.test", events=["*"])
-    )
+    kept, _ = SubscriptionFactory()
     Webhook.primary.filter(pk=kept.pk).update(id=id)
-    delivery = {"id": id, "event_id": id, "event_type": "queue.paused"}
-    WebhookDelivery(webhook_id=id, **delivery).save()
+    WebhookDeliveryFactory(webhook_id=id, id=id, event_id=id)
     limit_keys.override(key, {"concurrency": 3})
     Checkpoint(
         job_id=id, run=1, sequence=1, state="1", created_at=jobs().get(pk=id).created_at

@@ -32,13 +32,13 @@ from schemathesis.specs.openapi import examples
 
 from django_ojs.http import long_poll
 from django_ojs.http.views.openapi import DOCUMENT
-from django_ojs.operations.access import api_keys
 from django_ojs.spec.json import MAX_INTEGER
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from tests import factories
 from tests.http.recorded_cases import RecordedCases, frozen
 from tests.http.tolerance import tolerant
+from tests.model_factories import ApiKeyFactory
 from tests.sizes import FULL
 
 pytestmark = [pytest.mark.slow, pytest.mark.sized, pytest.mark.once]
@@ -144,7 +144,7 @@ def stored(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     with override_settings(OJS={}):
-        _, key = api_keys.create(name="schemathesis", scopes=list(Scope))
+        _, key = ApiKeyFactory(scopes=list(Scope))
         yield Stored(key=key, jobs=[str(factories.in_state(state).pk) for state in State])
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)

@@ -16,6 +16,7 @@ from django_ojs.conf import settings as ojs_settings
 from django_ojs.http.throttling import CallerThrottle
 from django_ojs.operations.access import api_keys
 from tests.http.api import Api, ApiResponse
+from tests.model_factories import ApiKeyFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -32,7 +33,7 @@ def limited(settings: Any) -> Iterator[None]:
 
 
 def caller(*scopes: str, name: str = "billing") -> Api:
-    return Api(api_keys.create(name=name, scopes=scopes or ["admin"])[1])
+    return Api(ApiKeyFactory(name=name, scopes=scopes or ["admin"])[1])
 
 
 def left(response: ApiResponse) -> tuple[int, int]:
@@ -69,7 +70,7 @@ def test_a_key_may_send_so_many_requests_and_each_response_says_how_many_are_lef
 
 
 def test_a_key_and_the_key_that_replaces_it_are_one_caller() -> None:
-    old, text = api_keys.create(name="billing", scopes=["admin"])
+    old, text = ApiKeyFactory(scopes=["admin"])
     assert left(Api(text).post("jobs", JOB)) == (3, 2)
     _, new = api_keys.replace(old.prefix)
     assert left(Api(new).post("jobs", JOB)) == (3, 1)

@@ -22,12 +22,12 @@ import pytest
 from django_ojs.extensions.backpressure.storage import LOCK_TIMEOUT
 from django_ojs.models import Job, Worker
 from django_ojs.operations import queues
-from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from example_project.gunicorn_conf import threads, workers
 from example_project.site_server import Site
 from tests import factories
+from tests.model_factories import ApiKeyFactory
 from tests.other_session import open_transaction
 from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND, eventually
@@ -185,7 +185,7 @@ BEGINNINGS = [
 
 def test_slow_connections_do_not_keep_others_from_the_api(proxy: int) -> None:
     assert workers * threads < SLOW
-    _, key = api_keys.create(name="quick", scopes=[Scope.PRODUCER])
+    _, key = ApiKeyFactory(scopes=[Scope.PRODUCER])
     with ExitStack() as stack:
         for number in range(SLOW):
             stack.enter_context(slow_client(proxy, BEGINNINGS[number % len(BEGINNINGS)]))
@@ -198,7 +198,7 @@ def test_a_fetch_claims_no_job_for_a_client_that_left(
     server: str, request: pytest.FixtureRequest
 ) -> None:
     port = request.getfixturevalue(server)
-    _, key = api_keys.create(name="worker", scopes=[Scope.WORKER])
+    _, key = ApiKeyFactory(scopes=[Scope.WORKER])
     # On a busy machine a claim may begin before the client leaves, and end after the PUSH.
     attempts = (f"{server}-{number}" for number in range(5))
     assert not all(is_claimed_for_a_client_that_left(port, key, queue) for queue in attempts)
@@ -209,7 +209,7 @@ def test_a_client_reads_why_its_large_body_is_rejected(
     server: str, request: pytest.FixtureRequest
 ) -> None:
     port = request.getfixturevalue(server)
-    _, key = api_keys.create(name="large", scopes=[Scope.PRODUCER])
+    _, key = ApiKeyFactory(scopes=[Scope.PRODUCER])
     body = b" " * (17 * 1024 * 1024)
     status, content = push(port, body, key)
     assert (status, b"PAYLOAD_TOO_LARGE" in content) == (413, True)
@@ -223,7 +223,7 @@ def test_a_transaction_on_a_nearly_full_queue_leaves_the_server_to_the_others(
     gunicorn_of_eight_threads: int,
 ) -> None:
     port = gunicorn_of_eight_threads
-    _, key = api_keys.create(name="any", scopes=[Scope.PRODUCER, Scope.WORKER])
+    _, key = ApiKeyFactory(scopes=[Scope.PRODUCER, Scope.WORKER])
     queues.configure("full", {"backpressure": {"max_depth": 2}})
     job = json.dumps({"type": "test.job", "args": [], "options": {"queue": "full"}}).encode()
     fetch = json.dumps({"queues": ["free"]}).encode()

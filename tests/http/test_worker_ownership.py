@@ -11,14 +11,15 @@ from rest_framework.authentication import BaseAuthentication
 
 from django_ojs.http.access import Access
 from django_ojs.models import Worker
-from django_ojs.operations import liveness, progress
+from django_ojs.operations import progress, worker_activity
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.fetch import fetch
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec.progress import Report
 from django_ojs.spec.scopes import Scope
-from tests.factories import active, push, silence, worker
+from tests.factories import WorkerFactory, active, push, silence
 from tests.http.api import Api, make_key, state_of
+from tests.model_factories import ApiKeyFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -84,7 +85,7 @@ def rejected(api: Api) -> None:
         ),
         pytest.param(lambda: beat(of_queue("mine")).ok(), id="by a key for the same queue"),
         pytest.param(lambda: beat(of_queue()).ok(), id="by a key for all queues"),
-        pytest.param(lambda: worker("w"), id="by a worker of this project"),
+        pytest.param(lambda: WorkerFactory(id="w"), id="by a worker of this project"),
     ],
 )
 def test_a_limited_key_writes_no_worker_of_another_principal(
@@ -95,7 +96,7 @@ def test_a_limited_key_writes_no_worker_of_another_principal(
 
 
 def test_the_rejection_is_the_same_whatever_the_worker_is() -> None:
-    worker("w")
+    WorkerFactory(id="w")
     beat(of_queue("other"), worker_id="x").ok()
     mine = of_queue("mine")
     one, two = (beat(mine, worker_id=name).error(403, "PERMISSION_DENIED") for name in "wx")
@@ -112,7 +113,7 @@ def test_a_limited_key_goes_on_with_its_own_worker() -> None:
 
 
 def test_a_key_that_replaces_another_one_is_the_same_principal() -> None:
-    old, text = api_keys.create(name="mail", scopes=["worker"], queues=["mine"])
+    old, text = ApiKeyFactory(scopes=["worker"], queues=["mine"])
     beat(Api(text)).ok()
     new = api_keys.replace(old.prefix)
     newest = api_keys.replace(new[0].prefix)
@@ -141,7 +142,7 @@ def test_a_key_for_all_queues_takes_a_worker_over() -> None:
 def test_a_worker_of_this_project_takes_its_own_id_back() -> None:
     mine = of_queue("mine")
     beat(mine).ok()
-    worker("w")
+    WorkerFactory(id="w")
     rejected(mine)
 
 
@@ -188,5 +189,5 @@ def test_a_worker_that_becomes_known_between_check_and_record_is_left_alone() ->
     (claimed,) = fetch(["mine"], worker_id="w", principal=loser)
     beat(of_queue()).ok()
     before = row()
-    liveness.after_fetch("w", ["mine"], [claimed], loser, None)
+    worker_activity.after_fetch("w", ["mine"], [claimed], loser, None)
     assert row() == before

@@ -12,12 +12,12 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, liveness
+from django_ojs.operations import beat, worker_activity
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
 from django_ojs.storage import transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest
 from tests.cases import together
 from tests.factories import HOUR, age, ids_against_time, in_state, jobs, read, snapshot
@@ -52,7 +52,9 @@ class TestFetch:
         assert job == api.info(key) | only_here
 
     @pytest.mark.parametrize(
-        "broken", [(liveness, "after_fetch"), (Attempt, "errors_of")], ids=["worker", "errors"]
+        "broken",
+        [(worker_activity, "after_fetch"), (Attempt, "errors_of")],
+        ids=["worker", "errors"],
     )
     def test_a_job_whose_response_cannot_be_made_is_given_back(
         self, broken: tuple[Any, str], monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,7 @@ from django_ojs.extensions.outbox import local
 from django_ojs.extensions.outbox.management.commands import ojs_relay
 from django_ojs.extensions.outbox.models import OutboxEntry
 from tests.docs.runner import command
-from tests.factories import envelope, put
+from tests.factories import EnvelopeFactory, put
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,7 +34,7 @@ def test_a_destination_that_does_not_exist_is_named_beside_those_that_do() -> No
 
 
 def test_jobs_of_this_site_are_stored_by_it(capsys: pytest.CaptureFixture[str]) -> None:
-    put(envelope())
+    put(EnvelopeFactory())
     call_command("ojs_relay", destination=["local"], once=True)
     assert "local: 1 stored" in capsys.readouterr().out
     assert OutboxEntry.objects.get().state == "sent"
@@ -42,7 +42,7 @@ def test_jobs_of_this_site_are_stored_by_it(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_server_that_is_away_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     with override_settings(OJS=OJS):
-        put(envelope(queue="far"), "far")
+        put(EnvelopeFactory(queue="far"), "far")
         call_command("ojs_relay", once=True)
     assert "far: 0 sent, 0 rejected" in capsys.readouterr().out
     assert OutboxEntry.objects.get().error_code == "unreachable"

@@ -27,7 +27,7 @@ from django_ojs.operations import (
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, notify
-from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
+from tests.factories import BOOM, HOUR, EnvelopeFactory, active, age, hourly, in_state, push, read
 from tests.receivers import receiving
 from tests.worker.waiting import BOUND
 
@@ -54,7 +54,7 @@ def expire() -> Any:
 CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
     "push": (lambda: push, ["enqueued"]),
     "batch": (
-        lambda: lambda: pushing.push_batch([envelope(), envelope()]),
+        lambda: lambda: pushing.push_batch([EnvelopeFactory(), EnvelopeFactory()]),
         ["enqueued", "enqueued"],
     ),
     "fetch": (lambda: (lambda job: lambda: fetch.fetch([job.queue]))(push()), ["started"]),

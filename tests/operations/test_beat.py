@@ -18,7 +18,7 @@ from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import uuid7
 from django_ojs.storage import database
-from tests.factories import HOUR, MINUTE, WORKER, active, age, jobs, read, silence, worker
+from tests.factories import HOUR, MINUTE, WORKER, WorkerFactory, active, age, jobs, read, silence
 from tests.other_session import Other
 from tests.worker.waiting import BOUND
 
@@ -35,15 +35,9 @@ def left(job_id: Any, at_least: timedelta, at_most: timedelta) -> bool:
 
 @pytest.mark.requirement("CORE-7.5-1")
 def test_the_first_beat_registers_the_worker_as_it_describes_itself() -> None:
-    described = Registration(
-        hostname="host",
-        pid=7,
-        queues=("a", "b"),
-        labels=("eu",),
-        concurrency=8,
-        version="1",
-    )
-    known = worker(registration=described, active_jobs=3, interval=timedelta(seconds=2))
+    described = {"hostname": "host", "pid": 7, "queues": ("a", "b"), "labels": ("eu",)}
+    sent = {"active_jobs": 3, "interval": timedelta(seconds=2)}
+    known = WorkerFactory(concurrency=8, version="1", **described, **sent)
     assert (known.hostname, known.pid, known.queues, known.labels) == (
         "host",
         7,
@@ -55,20 +49,20 @@ def test_the_first_beat_registers_the_worker_as_it_describes_itself() -> None:
 
 
 def test_a_beat_without_a_registration_keeps_what_is_known() -> None:
-    worker(registration=Registration(hostname="host"))
-    known = worker(state=Directive.QUIET)
+    WorkerFactory(hostname="host")
+    known = WorkerFactory(state=Directive.QUIET)
     assert (known.hostname, known.state, known.active_jobs) == ("host", "quiet", 0)
 
 
 def test_a_worker_that_only_beats_is_known_too_and_since_when() -> None:
-    known = worker()
+    known = WorkerFactory()
     assert (known.hostname, known.queues) == ("", [])
     assert Worker.objects.filter(started_at__range=(Now() - MINUTE, Now() + MINUTE)).exists()
 
 
 @pytest.mark.requirement("CORE-7.5-3")
 def test_must_2_each_beat_updates_the_time_the_worker_was_last_seen() -> None:
-    worker()
+    WorkerFactory()
     silence(WORKER, HOUR)
     beat.beat(WORKER)
     assert Worker.objects.filter(beat_at__range=(Now() - MINUTE, Now() + MINUTE)).exists()
@@ -76,7 +70,7 @@ def test_must_2_each_beat_updates_the_time_the_worker_was_last_seen() -> None:
 
 @pytest.mark.parametrize("directive", Directive)
 def test_may_3_the_response_has_the_directive_of_the_worker(directive: Directive) -> None:
-    worker()
+    WorkerFactory()
     assert beat.direct(WORKER, directive) is True
     assert beat.beat(WORKER).state is directive
     assert beat.beat("worker-b").state is Directive.RUNNING
@@ -88,7 +82,7 @@ def test_nobody_can_direct_a_worker_that_is_not_known() -> None:
 
 
 def test_a_worker_that_was_given_up_registers_again_with_its_next_beat() -> None:
-    worker()
+    WorkerFactory()
     rescue.rescue([WORKER])
     assert not Worker.objects.exists()
     assert beat.beat(WORKER).state is Directive.RUNNING
@@ -159,8 +153,8 @@ def test_a_handler_may_extend_its_own_job() -> None:
 
 
 def test_a_worker_that_ended_well_is_forgotten() -> None:
-    worker()
-    worker("worker-b")
+    WorkerFactory()
+    WorkerFactory(id="worker-b")
     removal.remove(WORKER)
     assert [known.pk for known in Worker.objects.all()] == ["worker-b"]
 
@@ -185,7 +179,7 @@ class TestARenewal:
     def test_it_is_one_statement_that_stores_the_time_and_returns_the_directive(
         self, django_assert_num_queries: Any
     ) -> None:
-        worker(interval=self.INTERVAL, registration=self.DESCRIBED, active_jobs=3)
+        WorkerFactory(interval=self.INTERVAL, registration=self.DESCRIBED, active_jobs=3)
         silence(WORKER, HOUR)
         beat.direct(WORKER, Directive.QUIET)
         # MariaDB reads the directive by a second one.
@@ -199,7 +193,7 @@ class TestARenewal:
         assert Worker.primary.filter(**recent).exists()
 
     def test_a_worker_that_was_removed_is_registered_again(self) -> None:
-        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        WorkerFactory(interval=self.INTERVAL, registration=self.DESCRIBED)
         Worker.primary.all().delete()
         assert self.send().state is Directive.RUNNING
         assert Worker.primary.get().hostname == "host"
@@ -214,7 +208,7 @@ class TestARenewal:
         ],
     )
     def test_a_row_that_is_another_one_is_written_whole(self, other: dict[str, Any]) -> None:
-        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        WorkerFactory(interval=self.INTERVAL, registration=self.DESCRIBED)
         Worker.primary.update(**other)
         self.send()
         known = Worker.primary.get()
@@ -226,7 +220,7 @@ class TestARenewal:
         )
 
     def test_what_else_there_is_to_say_is_stored(self) -> None:
-        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        WorkerFactory(interval=self.INTERVAL, registration=self.DESCRIBED)
         job = active(worker_id=WORKER)
         age(job.id, MINUTE)
         assert self.send(holding=[job.id]).jobs_extended == 1
@@ -236,7 +230,7 @@ class TestARenewal:
 
     def test_a_site_that_records_heartbeats_records_it(self, settings: Any) -> None:
         settings.OJS = {"KEEP_EVENTS": ["worker.heartbeat"]}
-        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        WorkerFactory(interval=self.INTERVAL, registration=self.DESCRIBED)
         self.send()
         assert Event.primary.filter(type="worker.heartbeat").count() == 2
 

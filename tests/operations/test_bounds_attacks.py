@@ -23,7 +23,7 @@ from django_ojs.operations.push import PushOptions
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.figures import counts
-from tests.factories import GENERATED, envelope
+from tests.factories import GENERATED, EnvelopeFactory
 from tests.operations.backpressure.test_bounds import depth
 from tests.threads import at_once, beside, elsewhere
 from tests.worker.waiting import BOUND
@@ -38,7 +38,7 @@ def bound(depth: int | None = None, **more: Any) -> None:
 
 
 def add(number: int = 1, *, queue: str = NAME) -> None:
-    pushing.push_batch([envelope(queue=queue) for _ in range(number)], GENERATED)
+    pushing.push_batch(EnvelopeFactory.create_batch(number, queue=queue), GENERATED)
 
 
 def fill(queue: str = NAME) -> int:
@@ -46,7 +46,7 @@ def fill(queue: str = NAME) -> int:
     stored = 0
     while True:
         try:
-            pushing.push(envelope(queue=queue), PushOptions(generated_ids=True))
+            pushing.push(EnvelopeFactory(queue=queue), PushOptions(generated_ids=True))
         except QueueFull:
             return stored
         stored += 1
@@ -338,7 +338,7 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
         dice = random.Random(seed)
         for _ in range(25):
             wanted = [
-                envelope(queue=NAME, args=["x" * dice.choice([1, 500, 20_000])])
+                EnvelopeFactory(queue=NAME, args=["x" * dice.choice([1, 500, 20_000])])
                 for _ in range(dice.choice([1, 1, 4]))
             ]
             try:

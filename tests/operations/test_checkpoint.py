@@ -21,7 +21,7 @@ from django_ojs.spec.ids import uuid7
 from django_ojs.spec.progress import Report
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.storage import database
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 from tests.cases import together
 from tests.factories import BOOM, HOUR, active, age, claim, held, hourly, in_state, jobs, push, read

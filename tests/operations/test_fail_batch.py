@@ -27,17 +27,17 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import (
     BOOM,
     HOUR,
     MINUTE,
     WORKER,
+    EnvelopeFactory,
     active,
     age,
     checks_are_due,
     claim,
-    envelope,
     held,
     hourly,
     is_duplicate,
@@ -246,7 +246,7 @@ def test_a_limit_a_unique_key_and_a_workflow_learn_of_it_as_of_each_by_itself() 
 
 
 def push_unique(policy: UniquePolicy) -> EnqueuedJob:
-    return pushing.push(envelope(queue="u", unique=policy))
+    return pushing.push(EnvelopeFactory(queue="u", unique=policy))
 
 
 def test_the_backtrace_is_left_out_where_the_settings_say_so(settings: Any) -> None:

@@ -19,13 +19,14 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage import database, transitions
-from django_ojs.storage.claims import Claimed, texts_of
+from django_ojs.storage.claimed_job import Claimed, texts_of
 from django_ojs.storage.dialects.rows import ClaimRequest
 from tests.cases import together
 from tests.factories import (
     BOOM,
     HOUR,
     WORKER,
+    WorkerFactory,
     active,
     age,
     held,
@@ -35,8 +36,8 @@ from tests.factories import (
     push,
     push_many,
     read,
-    worker,
 )
+from tests.model_factories import LimitCheckFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -140,7 +141,7 @@ def test_should_4_the_claim_is_reserved_for_the_asked_its_own_or_the_default_tim
 
 
 def test_a_worker_of_the_project_reserves_a_job_for_no_less_than_it_can_keep() -> None:
-    beat.beat("w", interval=timedelta(seconds=5))
+    WorkerFactory(id="w", interval=timedelta(seconds=5))
     for own, given in [(50, 2_000), (3_000, 3_000)]:
         push(queue="a", visibility_timeout_ms=own)
         (job,) = fetch.fetch(["a"], worker_id="w", registered=True)
@@ -205,8 +206,8 @@ def test_a_paused_queue_hands_out_nothing_and_the_next_one_does() -> None:
 
 @pytest.mark.parametrize("directive", ["quiet", "terminate"])
 def test_a_worker_that_was_directed_to_be_quiet_gets_nothing(directive: str) -> None:
-    worker("directed")
-    worker("other")
+    WorkerFactory(id="directed")
+    WorkerFactory(id="other")
     beat.direct("directed", Directive(directive))
     put("job", queue="a")
     assert fetched("a", worker_id="directed") == []
@@ -384,7 +385,7 @@ class TestWhetherAFetchMayFindAJob:
         assert jobs().get().hold == HELD
         LimitCheck.primary.all().delete()
         assert not fetch.may_find(["a"])
-        LimitCheck.primary.create(limit_key="k", due_at=Now())
+        LimitCheckFactory()
         assert fetch.may_find(["a"])
 
     def test_it_is_one_statement(self, django_assert_num_queries: Any) -> None:

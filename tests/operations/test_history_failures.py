@@ -17,16 +17,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.operations import ack, cancel, fail, fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Failure
-from tests.factories import (
-    BOOM,
-    HOUR,
-    active,
-    age,
-    hourly,
-    push,
-    read,
-    worker,
-)
+from tests.factories import BOOM, HOUR, WorkerFactory, active, age, hourly, push, read
 from tests.http.api import Api
 from tests.http.test_metrics import scrape, value
 from tests.receivers import receiving
@@ -85,7 +76,7 @@ def test_jobs_are_enqueued_claimed_and_ended_while_no_attempt_can_be_stored(
         completed, cancelled = active(), active()
         ack.ack(completed.id)
         cancel.cancel(cancelled.id)
-        lost = active(worker_id=worker("dead").pk)
+        lost = active(worker_id=WorkerFactory(id="dead").pk)
         rescue.rescue(["dead"])
         states = [read(each.id).state for each in (completed, cancelled, lost)]
         assert states == ["completed", "cancelled", "available"]

@@ -16,7 +16,6 @@ from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.extensions.webhooks.operations import deliveries, subscriptions
 from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.models import BulkOperation
 from django_ojs.operations import keyset, queues
 from django_ojs.operations.jobs import dead_letters, listing
@@ -29,6 +28,7 @@ from tests import listed
 from tests.cases import together
 from tests.factories import MINUTE, age, in_state
 from tests.listed import ROWS
+from tests.model_factories import BulkOperationFactory, EventFactory, WorkflowFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -44,17 +44,7 @@ def _jobs(state: State) -> Callable[[], None]:
 
 
 def _workflows() -> None:
-    Workflow.primary.bulk_create(
-        Workflow(
-            id=ids.uuid7(),
-            type="group",
-            state="running",
-            jobs_total=1,
-            steps_left=1,
-            queues=["q"],
-        )
-        for _ in range(ROWS)
-    )
+    WorkflowFactory.create_batch(ROWS, queues=["q"])
 
 
 def _limit_keys() -> None:
@@ -64,11 +54,9 @@ def _limit_keys() -> None:
 
 def _events() -> None:
     # Every second event is of another type.
-    Event.primary.bulk_create(
-        Event(event_id=ids.uuid7(), type=type, subject="q", data={})
-        for _ in range(ROWS)
-        for type in ("queue.paused", "queue.resumed")
-    )
+    for _ in range(ROWS):
+        EventFactory()
+        EventFactory(type="queue.resumed")
 
 
 def _list_jobs(**values: Any) -> Callable[[PageRequest], Page[Any]]:
@@ -196,10 +184,8 @@ def test_the_way_back_has_the_pages_of_the_way_on(name: str) -> None:
 
 
 def test_a_scan_shows_the_row_at_which_it_ends_and_says_how_many_it_has_read() -> None:
-    Event.primary.bulk_create(
-        Event(event_id=ids.uuid7(), type=f"queue.{end}", subject="q", data={})
-        for end in ("paused", "resumed", "resumed", "paused", "resumed", "resumed")
-    )
+    for end in ("paused", "resumed", "resumed", "paused", "resumed", "resumed"):
+        EventFactory(type=f"queue.{end}")
     scan = {"among": Event.primary.all(), "scan_limit": 3}
     pages = [_paused(PageRequest(limit=2), **scan)]
     while pages[-1].after is not None:
@@ -214,7 +200,7 @@ def test_a_cursor_stays_where_it_is_when_rows_come_and_go() -> None:
     whole, first = _whole(which), which.read(PageRequest(limit=2))
     for row in first.rows:
         row.delete()
-    BulkOperation(action="retry", filter={}, ordered_by="ann").save()
+    BulkOperationFactory()
     assert which.read(PageRequest(limit=50, cursor=first.after)).rows == whole[2:]
 
 

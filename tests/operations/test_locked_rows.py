@@ -23,7 +23,7 @@ from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage import database, lock_holders
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.server import LockHolder
 from tests import factories
 from tests.factories import BOOM, HOUR, WORKER, age

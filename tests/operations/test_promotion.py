@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.operations import due_check, expiry, fail, fetch, promotion
-from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations import due_jobs, expiry, fail, fetch, promotion
+from django_ojs.operations.due_jobs import DueCheck
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.storage.database import BATCH
 from tests.factories import (
     BOOM,
@@ -109,7 +109,7 @@ def test_each_queue_gets_an_equal_share_its_earliest_jobs_first() -> None:
 def test_more_queues_than_one_step_considers_have_their_share_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(due_check, "QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr(due_jobs, "QUEUES_AT_ONCE", 2)
     check = DueCheck()
     names = ["a", "b", "c", "d", "e"]
     push(queue="aa", scheduled_at=5 * HOUR)
@@ -163,7 +163,7 @@ def test_a_step_that_finds_nothing_does_nothing() -> None:
     retry = {"retryable": {"retry": hourly()}}
     made = [in_state(state, expires_at=HOUR, **retry.get(state, {})) for state in STATES]
     before = [snapshot(job.pk) for job in made]
-    assert (promotion.promote(), expiry.expire(), pruning.prune()) == (0, 0, 0)
+    assert (promotion.promote(), expiry.expire(), job_pruning.prune()) == (0, 0, 0)
     assert [snapshot(row["job"]["id"]) for row in before] == before
 
 

@@ -15,7 +15,7 @@ from django_ojs.operations.push import PushOptions
 from django_ojs.spec import json, times
 from django_ojs.spec.errors import DuplicateJob, InvalidQueue, InvalidRequest
 from django_ojs.spec.retry_policy import RetryPolicy
-from tests.factories import HOUR, MINUTE, envelope, jobs, push, read
+from tests.factories import HOUR, MINUTE, EnvelopeFactory, jobs, push, read
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +48,7 @@ def state_of(**values: Any) -> str:
 @pytest.mark.requirement("CORE-7.1-1")
 def test_must_1_the_envelope_is_validated_before_anything_is_stored() -> None:
     with pytest.raises(InvalidQueue, match="queue must"):
-        pushing.push(envelope(queue="No Such Queue"))
+        pushing.push(EnvelopeFactory(queue="No Such Queue"))
     assert not jobs().exists()
 
 
@@ -157,7 +157,7 @@ def test_an_empty_batch_is_rejected() -> None:
 
 @pytest.mark.parametrize("generated", [True, False])
 def test_a_batch_of_a_thousand_is_one_statement(generated: bool) -> None:
-    envelopes = [envelope(queue="bulk", args=[n]) for n in range(1_000)]
+    envelopes = [EnvelopeFactory(queue="bulk", args=[n]) for n in range(1_000)]
     with CaptureQueriesContext(connection) as queries:
         stored = pushing.push_batch(envelopes, PushOptions(batch=True, generated_ids=generated))
     statements = [q["sql"] for q in queries if "INSERT INTO ojs_job" in q["sql"]]
@@ -168,11 +168,11 @@ def test_a_batch_of_a_thousand_is_one_statement(generated: bool) -> None:
 
 def test_a_batch_mixes_states_and_each_job_keeps_what_is_its_own() -> None:
     envelopes = [
-        envelope(args=["plain"]),
-        envelope(args=["later"], scheduled_at=HOUR),
-        envelope(args=["pending"], pending=True, priority=9),
-        envelope(args=["deadline"], expires_at=HOUR, timeout_ms=1),
-        envelope(args=["fixed"], scheduled_at=LATER, visibility_timeout_ms=5),
+        EnvelopeFactory(args=["plain"]),
+        EnvelopeFactory(args=["later"], scheduled_at=HOUR),
+        EnvelopeFactory(args=["pending"], pending=True, priority=9),
+        EnvelopeFactory(args=["deadline"], expires_at=HOUR, timeout_ms=1),
+        EnvelopeFactory(args=["fixed"], scheduled_at=LATER, visibility_timeout_ms=5),
     ]
     results = pushing.push_batch(envelopes)
     stored = [job.model() for job in results]
@@ -200,7 +200,7 @@ def test_a_taken_id_rejects_the_batch_stores_nothing_and_leaves_the_transaction_
     index: int,
 ) -> None:
     taken = push(args=["first"])
-    envelopes = [envelope(queue="dup") for _ in range(5)]
+    envelopes = EnvelopeFactory.create_batch(5, queue="dup")
     envelopes[index].id = taken.pk
     with pytest.raises(DuplicateJob) as caught:
         pushing.push_batch(envelopes)
@@ -226,7 +226,7 @@ def test_a_deadline_that_has_passed_does_not_reject_the_job(pending: bool) -> No
 
 
 def test_in_a_batch_too_available_jobs_became_so_when_they_were_created() -> None:
-    stored = pushing.push_batch([envelope() for _ in range(5)])
+    stored = pushing.push_batch(EnvelopeFactory.create_batch(5))
     again = [job.job() for job in stored]
     assert [job.enqueued_at for job in again] == [job.created_at for job in again]
 

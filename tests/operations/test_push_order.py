@@ -6,7 +6,7 @@ import pytest
 
 from django_ojs.operations import fetch
 from django_ojs.operations import push as pushing
-from tests.factories import envelope, ids_against_time, in_line, push
+from tests.factories import EnvelopeFactory, ids_against_time, in_line, push
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ def test_jobs_that_were_pushed_one_by_one_are_fetched_in_that_order() -> None:
 @pytest.mark.parametrize("together", [True, False])
 def test_a_batch_is_fetched_in_its_order_whatever_its_ids(together: bool) -> None:
     ids = ids_against_time(1_000)
-    pushing.push_batch([envelope(id=key, queue="fifo") for key in ids])
+    pushing.push_batch([EnvelopeFactory(id=key, queue="fifo") for key in ids])
     if together:
         fetched = fetch.fetch(["fifo"], count=1_000)
     else:
@@ -32,6 +32,6 @@ def test_a_batch_is_fetched_in_its_order_whatever_its_ids(together: bool) -> Non
 def test_a_batch_comes_after_what_was_pushed_before_it_and_before_what_came_later() -> None:
     ids = ids_against_time(32)
     push(id=ids[0], queue="fifo")
-    in_line(pushing.push_batch([envelope(id=key, queue="fifo") for key in ids[1:31]]))
+    in_line(pushing.push_batch([EnvelopeFactory(id=key, queue="fifo") for key in ids[1:31]]))
     push(id=ids[31], queue="fifo")
     assert [job.id for job in fetch.fetch(["fifo"], count=100)] == ids

@@ -16,21 +16,12 @@ from django.test import override_settings
 
 from django_ojs.operations import ack, cancel, expiry, fail, fetch, promotion
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.operations.maintenance import job_pruning, lease
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.storage.claims import Claimed
-from tests.factories import (
-    BOOM,
-    HOUR,
-    age,
-    envelope,
-    held,
-    hourly,
-    jobs,
-    push_many,
-)
+from django_ojs.storage.claimed_job import Claimed
+from tests.factories import BOOM, HOUR, EnvelopeFactory, age, held, hourly, jobs, push_many
 from tests.sizes import FULL
 from tests.threads import at_once
 from tests.worker.waiting import BOUND
@@ -59,7 +50,10 @@ def test_sixty_four_claimers_claim_each_job_once_and_in_order() -> None:
     pick = random.Random(11)
     for _ in range(5):
         pushing.push_batch(
-            [envelope(queue="race", priority=pick.choice([-5, 0, 0, 7])) for _ in range(JOBS // 5)]
+            [
+                EnvelopeFactory(queue="race", priority=pick.choice([-5, 0, 0, 7]))
+                for _ in range(JOBS // 5)
+            ]
         )
     some = threading.Barrier(CLAIMERS)
     claimed = at_once([partial(claim_all, worker, some) for worker in range(CLAIMERS)])
@@ -179,7 +173,7 @@ def test_bulk_acks_pruning_and_rescue_never_raise_a_deadlock() -> None:
         return won
 
     def prune() -> int:
-        return sum(pruning.prune(limit=20) for _ in range(30))
+        return sum(job_pruning.prune(limit=20) for _ in range(30))
 
     def take_back() -> int:
         return sum(rescue.rescue(["w"], limit=15) for _ in range(20))

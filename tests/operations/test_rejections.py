@@ -21,7 +21,7 @@ from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from tests.cases import together
-from tests.factories import BOOM, HOUR, WORKER, envelope, in_state, jobs, snapshot
+from tests.factories import BOOM, HOUR, WORKER, EnvelopeFactory, in_state, jobs, snapshot
 from tests.spec.test_states import EVENTS, ROWS, STATES
 
 pytestmark = pytest.mark.django_db
@@ -136,7 +136,7 @@ def test_an_id_cannot_be_pushed_again_whatever_became_of_its_job(state: str) -> 
     job = in_state(state)
     before = snapshot(job.pk)
     with pytest.raises(DuplicateJob) as caught:
-        pushing.push(envelope(id=job.pk, type="other.job"))
+        pushing.push(EnvelopeFactory(id=job.pk, type="other.job"))
     assert caught.value.details == {"existing_job_id": str(job.pk)}
     assert snapshot(job.pk) == before
 

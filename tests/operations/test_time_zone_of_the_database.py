@@ -16,13 +16,14 @@ from django.utils import timezone
 
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.operations import schedule
-from django_ojs.models import Attempt, Job
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import latest_runs
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
-from tests.factories import WORKER, in_state, jobs, worker
+from tests.factories import WORKER, WorkerFactory, in_state, jobs
 from tests.http.api import Api
+from tests.model_factories import AttemptFactory
+from tests.operations.cron.scenes import register
 
 pytestmark = pytest.mark.django_db
 
@@ -49,7 +50,7 @@ def berlin() -> Iterator[None]:
 
 @pytest.mark.usefixtures("berlin")
 def test_durations_over_the_change_are_those_that_passed() -> None:
-    worker()
+    WorkerFactory()
     job = in_state("completed")
     jobs().filter(pk=job.pk).update(
         created_at=BEFORE - HOURS,
@@ -60,16 +61,8 @@ def test_durations_over_the_change_are_those_that_passed() -> None:
         run=2,
         attempt=2,
     )
-    Attempt.objects.create(
-        job=Job.objects.get(pk=job.pk),
-        run=1,
-        attempt=1,
-        outcome="failed",
-        worker_id=WORKER,
-        started_at=BEFORE,
-        finished_at=AFTER,
-        error={"type": "Busy", "message": "", "retryable": True},
-    )
+    busy = {"type": "Busy", "message": "", "retryable": True}
+    AttemptFactory(job=job, worker_id=WORKER, started_at=BEFORE, finished_at=AFTER, error=busy)
     stored = jobs().get(pk=job.pk)
     assert str(stored.started_at.tzinfo) == "Europe/Berlin"
     assert stored.started_at - stored.enqueued_at == timedelta(hours=2)  # What this is about.
@@ -105,10 +98,7 @@ def test_a_time_after_another_one_is_as_far_from_it_as_said() -> None:
     with override_settings(OJS={"KEEP_COMPLETED": HOURS}):
         page = root("ann").get(f"/admin/django_ojs/job/{job.pk}/change/").content.decode()
     assert (ended + HOURS).strftime("%Y-%m-%d %H:%M:") in page
-    cron.register(
-        cron.Definition(name="hourly", expression="@every 4h", template={"type": "t", "args": []})
-    )
-    due = cron.get("hourly")
+    due = register("hourly", "@every 4h")
     due.next_run_at = AFTER
     due.save()
     page = root().get("/admin/ojs_cron/cronjob/hourly/change/").content.decode()
@@ -117,10 +107,7 @@ def test_a_time_after_another_one_is_as_far_from_it_as_said() -> None:
 
 @pytest.mark.usefixtures("berlin")
 def test_an_interval_counts_the_hour_that_the_clock_shows_twice() -> None:
-    cron.register(
-        cron.Definition(name="half", expression="@every 30m", template={"type": "t", "args": []})
-    )
-    due = cron.get("half")
+    due = register("half", "@every 30m")
     due.next_run_at = BEFORE
     due.save()
     due_at = cron.get("half").next_run_at

@@ -19,7 +19,7 @@ from django_ojs.operations import ack, fetch
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import DuplicateJob, WrongDatabase
-from tests.factories import HOUR, active, age, envelope, jobs, push, read
+from tests.factories import HOUR, EnvelopeFactory, active, age, jobs, push, read
 from tests.operations.routers import PATH
 from tests.testapp.jobs import add
 from tests.testapp.models import Thing
@@ -132,9 +132,9 @@ def test_a_rejected_duplicate_leaves_the_callers_transaction_usable(alias: str) 
     first = push(args=["first"])
     with transaction.atomic(using=alias):
         with pytest.raises(DuplicateJob):
-            pushing.push(envelope(id=first.pk))
+            pushing.push(EnvelopeFactory(id=first.pk))
         with pytest.raises(DuplicateJob):
-            pushing.push_batch([envelope(args=["lost"]), envelope(id=first.pk)])
+            pushing.push_batch([EnvelopeFactory(args=["lost"]), EnvelopeFactory(id=first.pk)])
         Thing.objects.using(alias).create(name="row")
         enqueue("second")
     assert (stored(), things(alias)) == (["first", "second"], ["row"])

@@ -19,7 +19,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.factories import envelope, held, is_duplicate, jobs, read
+from tests.factories import EnvelopeFactory, held, is_duplicate, jobs, read
 from tests.other_session import Other, until_one_waits
 from tests.testapp.models import Thing
 from tests.threads import at_once
@@ -34,9 +34,20 @@ IGNORE = UniquePolicy(keys=["args"], on_conflict="ignore")
 REPLACE = UniquePolicy(keys=["args"], on_conflict="replace")
 
 
+#: How `store` pushes.
+OPTIONS = [pushing.ONE]
+
+
+@pytest.fixture(params=[pushing.ONE, pushing.PLAIN], ids=["sent id", "generated id"], autouse=True)
+def _options(request: pytest.FixtureRequest) -> None:
+    """Push with an id that a client sent, and with a generated one, which takes one statement."""
+    OPTIONS[:] = [request.param]
+
+
 def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJob:
     return pushing.push(
-        envelope(**({"type": "test.race", "args": list(args), "unique": policy} | values))
+        EnvelopeFactory(**({"type": "test.race", "args": list(args), "unique": policy} | values)),
+        *OPTIONS,
     )
 
 
@@ -90,7 +101,7 @@ def test_batches_that_share_keys_in_different_orders_neither_meet_nor_block_each
         order = list(range(20))
         return pushing.push_batch(
             [
-                envelope(type="test.race", args=[n], unique=IGNORE)
+                EnvelopeFactory(type="test.race", args=[n], unique=IGNORE)
                 for n in order[turn:] + order[:turn]
             ]
         )

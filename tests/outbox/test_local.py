@@ -18,7 +18,7 @@ from django_ojs.operations import queues
 from django_ojs.spec.errors import QueueFull, WrongDatabase
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.factories import envelope
+from tests.factories import EnvelopeFactory
 from tests.factories import put as put_one
 from tests.held_key import held_key
 from tests.outbox import middleware as _middleware
@@ -38,7 +38,7 @@ def bound(queue: str, depth: int) -> None:
 
 
 def put(queue: str, number: int, **values: Any) -> list[str]:
-    made = [envelope(queue=queue, args=[index], **values) for index in range(number)]
+    made = [EnvelopeFactory(queue=queue, args=[index], **values) for index in range(number)]
     for each in made:
         put_one(each)
     return [str(each.id) for each in made]
@@ -151,7 +151,7 @@ def test_a_job_that_its_unique_policy_rejects_is_kept_and_the_next_one_is_stored
 @pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
 def test_a_unique_key_in_an_open_transaction_delays_the_jobs_of_its_queue_only() -> None:
     unique = UniquePolicy(keys=["args"], on_conflict="ignore")
-    put_one(envelope(type="report.make", queue="locked", args=["same"], unique=unique))
+    put_one(EnvelopeFactory(type="report.make", queue="locked", args=["same"], unique=unique))
     put("locked", 1)
     put("free", 1)
     with held_key("report.make", "same") as commit:
@@ -213,6 +213,6 @@ def test_an_outbox_that_is_dropped_is_emptied_first() -> None:
     with transaction.atomic():  # That of the migration.
         local.empty("default")
     assert stored("a") == [0, 1]
-    put_one(envelope(queue="b"), "billing")
+    put_one(EnvelopeFactory(queue="b"), "billing")
     with pytest.raises(CommandError, match="would be lost: 1"):
         local.empty("default")

@@ -24,7 +24,7 @@ from django_ojs.extensions.outbox.relay import Relay, lease_name
 from django_ojs.extensions.outbox.relay_threads import Relays, relays
 from django_ojs.models import Lease
 from django_ojs.operations.maintenance import lease
-from tests.factories import age_lease, envelope, put
+from tests.factories import EnvelopeFactory, age_lease, put
 from tests.other_session import open_transaction
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server
@@ -217,7 +217,7 @@ def test_a_database_that_is_away_holds_up_no_other(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(commit_order, "assign", assign)
     with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
-        put(envelope())
+        put(EnvelopeFactory())
         assert local.deliver() == 1
 
 

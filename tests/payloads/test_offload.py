@@ -19,7 +19,7 @@ from django_ojs.extensions.payloads.reference import KEY
 from django_ojs.extensions.payloads.resolver import Resolved
 from django_ojs.models import Job
 from django_ojs.operations import cancel, delete, queues, run_again
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import (
     Conflict,
@@ -255,7 +255,7 @@ class TestRemoval:
         job = enqueue(LARGE)
         ojs.cancel(job.pk)
         factories.age(job.pk, timedelta(days=400))
-        assert pruning.prune() == 1
+        assert job_pruning.prune() == 1
         assert offloading.keys == []
 
     def test_when_s3_is_away_the_job_goes_all_the_same(

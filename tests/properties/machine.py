@@ -25,11 +25,11 @@ from django_ojs.operations import (
     retry,
 )
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.storage.transitions import Claim
-from tests.factories import BOOM, age_all, envelope, hourly, ids_against_time
+from tests.factories import BOOM, EnvelopeFactory, age_all, hourly, ids_against_time
 from tests.properties.model import HOUR, Entry, Model
 from tests.spec.test_states import ROWS
 
@@ -98,7 +98,9 @@ class JobRules(RuleBasedStateMachine):
             )
             policy = hourly(given.pop("max_attempts"))
             times = {"scheduled_at": hours(due), "expires_at": hours(expires)}
-            envelopes.append(envelope(id=key, retry=policy, pending=pending, **times, **given))
+            envelopes.append(
+                EnvelopeFactory(id=key, retry=policy, pending=pending, **times, **given)
+            )
         assert [job.id for job in pushing.push_batch(envelopes)] == keys
         return multiple(*keys)
 
@@ -267,7 +269,7 @@ class JobRules(RuleBasedStateMachine):
     def prune(self) -> None:
         before = len(self.model.jobs)
         self.model.prune()
-        assert pruning.prune() == before - len(self.model.jobs)
+        assert job_pruning.prune() == before - len(self.model.jobs)
 
     @rule(name=QUEUES)
     def pause(self, name: str) -> None:

@@ -18,6 +18,7 @@ from django_ojs.extensions.statistics.rollups import BUCKETS, bucket
 from django_ojs.extensions.statistics.stats import percentiles
 from django_ojs.spec.errors import InvalidRequest
 from tests.figures import note
+from tests.model_factories import RollupFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-R002")]
 
@@ -40,8 +41,7 @@ def histogram(*seconds: float) -> list[int]:
 
 
 def happened(minute: datetime, queue: str = "default", type: str = "a.b", **values: Any) -> None:
-    empty = {"waited": histogram(), "ran": histogram()}
-    Rollup.objects.create(minute=minute, queue=queue, type=type, **(empty | values))
+    RollupFactory(minute=minute, queue=queue, type=type, **values)
 
 
 def completed(points: list[Point]) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 
 from django_ojs.extensions.backpressure.fullness import fullness
 from django_ojs.extensions.backpressure.operations.episodes import NONE, Episode
-from django_ojs.operations import beat, queues
+from django_ojs.operations import queues
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
 from django_ojs.reports import findings, health_queries, queue_overview
@@ -154,10 +154,9 @@ def test_the_oldest_job_is_found_whatever_its_priority() -> None:
 
 @pytest.mark.django_db
 def test_running_workers_listen_and_quiet_and_silent_ones_do_not() -> None:
-    listens = beat.Registration(queues=("alpha", "alpha", "beta"))
     for name in ("one", "quiet", "silent"):
-        factories.worker(name, registration=listens)
-    factories.worker("quiet", state="quiet")
+        factories.WorkerFactory(id=name, queues=("alpha", "alpha", "beta"))
+    factories.WorkerFactory(id="quiet", state="quiet")
     factories.silence("silent")
     found = queue_overview.listeners()
     assert found.by_queue == {"alpha": 1, "beta": 1}

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.extensions.statistics import rollups, stats
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.spec.states import State
-from tests.factories import HOUR, in_state, push, worker
+from tests.factories import HOUR, WorkerFactory, in_state, push
 from tests.figures import note
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-005")]
@@ -35,7 +35,7 @@ def test_the_totals_hold_every_state_and_add_up_all_queues() -> None:
     for state in State:
         in_state(state)
     push()
-    worker("w")
+    WorkerFactory(id="w")
     found = stats.totals()
     assert found.jobs == {state: 2 if state == "available" else 1 for state in State}
     assert (found.queues, found.workers) == (9, 1)

@@ -21,7 +21,6 @@ from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.extensions.checkpoints.models import MARK
 from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.models import CronRun
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
@@ -38,6 +37,7 @@ from tests.admin.users import root
 from tests.http.api import Api, make_key
 from tests.http.principals import TABLE
 from tests.http.test_principals import ask
+from tests.model_factories import BulkOperationFactory, CronRunFactory, OutboxEntryFactory
 from tests.operations.cron.scenes import make_due, register
 from tests.outbox.conftest import destination
 from tests.outbox.conftest import server as server
@@ -123,7 +123,7 @@ def test_a_session_with_a_used_number_is_seen_with_the_right_to_see_it(
         assert session is not None
         # The session of another role lives, and began at another time than the worker's.
         before = factories.read(job.id).created_at - timedelta(days=1)
-        factories.worker(session=(session[0], before))
+        factories.WorkerFactory(session=(session[0], before))
         with as_role("site_web"):
             dead = DeadWorkers()
             assert [dead.take_back(), dead.take_back()] == [0, 0]
@@ -142,7 +142,7 @@ def test_a_role_that_was_assumed_does_not_see_its_own_session(
     # DATABASES["default"]["OPTIONS"] = {"assume_role": ...}
     execute(named("GRANT site_worker TO site_relay"))
     factories.active()
-    factories.worker()
+    factories.WorkerFactory()
     with as_role("site_relay", assumed="site_worker"):
         session = beat.attach_session(factories.WORKER)
         assert session is not None, "it may listen"
@@ -179,7 +179,7 @@ def enqueue_and_control() -> None:
         ojs.retry(dead.pk)
         assert ojs.get_job(dead.pk).envelope()["errors"]
         assert ojs.get_job(one.id).state == "cancelled"
-        factories.put(factories.envelope())
+        factories.put(factories.EnvelopeFactory())
         steps = [ojs.request("a.job", [n], queue="d") for n in range(2)]
         ojs.cancel_workflow(ojs.chain(*steps).enqueue().id)
         signal_of_steps("packed", "order-7")
@@ -240,7 +240,7 @@ def test_each_route_and_page_works_with_the_rights_of_http_and_the_admin(
         in_memory_state.reset()
         job = factories.in_state("discarded", queue="other", retry=factories.hourly(1))
         claimed = factories.active("w-classified", queue="mine")
-        factories.worker("w-classified")
+        factories.WorkerFactory(id="w-classified")
         with as_role("site_web"), nothing_denied():
             for subject in (str(job.pk), str(claimed.id)):
                 answer = ask(Api(key, raising=False), line, subject)
@@ -257,9 +257,7 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
     execute(named("GRANT SELECT ON django_admin_log TO site_web"))
     make_key("producer")
     key = ApiKey.primary.latest("pk")
-    entry = OutboxEntry.objects.create(
-        destination="remote", job_id=ids.uuid7(), type="test.job", queue="other", envelope="{}"
-    )
+    entry = OutboxEntryFactory(destination="remote", queue="other")
     job = factories.in_state("discarded", queue="other")
     pages = (
         "overview",
@@ -307,7 +305,7 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     queues.configure("other", {"backpressure": {"max_depth": 5}})
     rollups.flush()
     Rollup.objects.update(minute=Now() - old)
-    factories.put(factories.envelope(queue="other", type="worker.note"))
+    factories.put(factories.EnvelopeFactory(queue="other", type="worker.note"))
     due = handlers.note.options(scheduled_at=timedelta(seconds=1)).enqueue()
     done = stored(handlers.note.enqueue())
     failed = stored(handlers.transfer.enqueue("a", ending="raise"))
@@ -315,18 +313,12 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     factories.age(lapsed.id, timedelta(hours=2))
     register("nightly", template={"type": "worker.note"})
     make_due("nightly")
-    CronRun.objects.create(
-        name="gone", job_id=ids.uuid7(), scheduled_at=Now(), triggered_at=Now() - old
-    )
+    CronRunFactory(triggered_at=Now() - old)
     # The jobs of a retry are stored, and those of an older one are deleted.
-    retry = BulkOperation.objects.create(
-        action="retry", ordered_by="ann", filter={"queue": "elsewhere", "states": ["discarded"]}
-    )
+    retry = BulkOperationFactory(filter={"queue": "elsewhere", "states": ["discarded"]})
     again = factories.in_state("discarded", queue="elsewhere")
     factories.age(again.pk, timedelta(hours=2))
-    over = BulkOperation.objects.create(
-        action="retry", ordered_by="ann", state="done", finished_at=Now() - timedelta(days=8)
-    )
+    over = BulkOperationFactory(state="done", finished_at=Now() - timedelta(days=8))
     BulkOperationJob.objects.create(operation=over, job_id=ids.uuid7())
     tree = start(
         "--queues", "default,other", ojs={"KEEP_EVENTS": ["*"]}, **variables("site_worker")

@@ -22,7 +22,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import claim_floors, database, transitions
 from django_ojs.storage.claim_floors import floors
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.dialects.server import OldestTransaction

@@ -12,7 +12,7 @@ from django_ojs.operations import queues
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together
-from tests.factories import active, in_state, push, worker
+from tests.factories import WorkerFactory, active, in_state, push
 
 pytestmark = pytest.mark.django_db
 NOW = "CURRENT_TIMESTAMP"
@@ -198,7 +198,7 @@ def test_an_attempt_counts_like_its_job(column: str) -> None:
 )
 def test_other_tables_know_what_they_cannot_do_without(table: str, column: str) -> None:
     in_state("retryable")
-    worker()
+    WorkerFactory()
     queues.pause("a")
     with pytest.raises(IntegrityError, match=column):
         execute(f"UPDATE {table} SET {column} = NULL")

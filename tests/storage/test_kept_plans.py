@@ -17,9 +17,9 @@ from django.db import (
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import ack, fetch
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects import kept_plans, postgresql
-from tests.factories import WORKER, jobs, push, push_many, worker
+from tests.factories import WORKER, WorkerFactory, jobs, push, push_many
 from tests.other_session import Other
 from tests.worker.waiting import BOUND
 
@@ -36,7 +36,7 @@ def _new_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(kept_plans, "SLOW", 3600.0)
     # Another test may have put something on the connection that sees its statements.
     connection.close()
-    worker()
+    WorkerFactory()
     yield
     connection.close()
 

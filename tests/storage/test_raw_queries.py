@@ -19,6 +19,7 @@ from django_ojs.storage import api_keys as stored_keys
 from django_ojs.storage import database, raw_queries
 from tests import factories
 from tests.cases import together
+from tests.model_factories import ApiKeyFactory
 
 HOUR = timedelta(hours=1)
 
@@ -45,7 +46,7 @@ def test_a_result_is_read_as_the_orm_reads_it() -> None:
 
 
 def test_a_worker_is_read_as_the_orm_reads_it() -> None:
-    factories.worker()
+    factories.WorkerFactory()
 
     (read,) = raw_queries.rows(Worker, "id = %s", [factories.WORKER])
 
@@ -53,13 +54,13 @@ def test_a_worker_is_read_as_the_orm_reads_it() -> None:
 
 
 def test_a_key_is_read_as_the_orm_reads_it_and_says_what_time_it_is() -> None:
-    plain, _ = api_keys.create(name="k", scopes=[Scope.READ])
-    all_, _ = api_keys.create(
+    plain, _ = ApiKeyFactory()
+    all_, _ = ApiKeyFactory(
         name='Zoë "the" \\ 😀\'s {0} %s', scopes=list(Scope), queues=["a", "b"], expires=HOUR
     )
     moment = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
     ApiKey.objects.filter(pk=all_.pk).update(last_used_at=moment, rejected_at=moment)
-    ended, _ = api_keys.create(name="k", scopes=["read"])
+    ended, _ = ApiKeyFactory()
     api_keys.revoke(ended.prefix)
 
     for key in (plain, all_, ended):
@@ -74,7 +75,7 @@ def test_a_key_is_read_as_the_orm_reads_it_and_says_what_time_it_is() -> None:
 
 @pytest.mark.postgresql
 def test_a_key_is_read_alike_in_a_session_of_another_zone_and_style_of_dates() -> None:
-    key, _ = api_keys.create(name="k", scopes=[Scope.READ], expires=HOUR)
+    key, _ = ApiKeyFactory(expires=HOUR)
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL TimeZone = 'Asia/Kathmandu'; SET LOCAL DateStyle = 'SQL, DMY'")
     read = stored_keys.find(key.prefix)

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
@@ -14,6 +13,8 @@ from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
 from django_ojs.hooks import publish
 from django_ojs.spec.published import EventType, of_queue
+from tests.admin import users
+from tests.model_factories import SubscriptionFactory
 from tests.webhooks.conftest import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -24,17 +25,9 @@ FORM = {"url": "https://hooks.test/a", "events": "queue.*\njob.discarded", "acti
 SECRET = re.compile(r"whsec_[A-Za-z0-9_-]{43}")
 
 
-def staff(*permissions: str, **values: Any) -> Client:
-    user = User.objects.create_user(username="ann", is_staff=True, **values)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    client = Client()
-    client.force_login(user)
-    return client
-
-
 @pytest.fixture
 def root() -> Client:
-    return staff(is_superuser=True)
+    return users.root()
 
 
 def create(client: Client, **values: str) -> tuple[Webhook, str]:
@@ -156,10 +149,8 @@ def test_a_webhook_that_is_removed_meanwhile_is_a_message(
 
 def test_only_a_user_with_the_scope_admin_changes_webhooks() -> None:
     permissions = ("view_webhook", "add_webhook", "change_webhook", "delete_webhook")
-    client = staff(*permissions, "operate_job")
-    webhook, _ = subscriptions.create(
-        subscriptions.Subscription(url="https://hooks.test", events=["*"])
-    )
+    client = users.staff(*permissions, "operate_job")
+    webhook, _ = SubscriptionFactory()
     change = f"{LIST}{webhook.pk}/change/"
     assert client.get(change).status_code == 200
     for url in (ADD, change, f"{LIST}{webhook.pk}/delete/"):

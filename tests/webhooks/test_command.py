@@ -8,9 +8,8 @@ import pytest
 
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.webhooks.models import Webhook
-from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
+from django_ojs.extensions.webhooks.operations import dispatch
 from django_ojs.extensions.webhooks.operations.deliveries import died
-from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.extensions.webhooks.spec import DISABLED_AFTER
 from django_ojs.hooks import publish
 from django_ojs.models import Job
@@ -18,6 +17,7 @@ from django_ojs.spec.ids import uuid7
 from django_ojs.spec.published import EventType, of_queue
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
+from tests.model_factories import SubscriptionFactory
 from tests.webhooks.conftest import LOOPBACK, Receiver
 
 pytestmark = pytest.mark.django_db
@@ -34,9 +34,8 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
 ) -> None:
     settings.OJS = {**settings.OJS, **LOOPBACK}
     assert run("webhooks", "list").out == "There are no webhooks.\n"
-    given = Subscription(url=receiver.url, events=["queue.*"], queues=["email"])
-    webhook, secret = subscriptions.create(given)
-    other, _secret = subscriptions.create(Subscription(url=receiver.url, events=["job.*"]))
+    webhook, secret = SubscriptionFactory(url=receiver.url, events=["queue.*"], queues=["email"])
+    other, _secret = SubscriptionFactory(url=receiver.url, events=["job.*"])
     assert "No delivery yet." in run("webhooks", "show", webhook.pk).out
     publish(EventType.QUEUE_PAUSED, of_queue, "email")
     dispatch.dispatch()

@@ -29,19 +29,14 @@ from django_ojs.hooks import publish
 from django_ojs.models import Job
 from django_ojs.operations import promotion, queues
 from django_ojs.operations.push import push_batch
-from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import (
-    InvalidRequest,
-    NotFound,
-    PayloadUnavailable,
-    UnsupportedFeature,
-)
+from django_ojs.spec.errors import InvalidRequest, NotFound, PayloadUnavailable, UnsupportedFeature
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.testing import TestContext
-from tests.factories import MINUTE, age_all, in_state
+from tests.factories import MINUTE, EnvelopeFactory, age_all, in_state
+from tests.model_factories import SubscriptionFactory
 from tests.other_session import Other, until_one_waits
 from tests.webhooks.conftest import Receiver
 from tests.worker.waiting import BOUND
@@ -52,8 +47,7 @@ pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("
 
 
 def subscribe(url: str = "https://hooks.test/a", *events: str, **values: Any) -> Webhook:
-    given = Subscription(url=url, events=list(events or ("queue.*",)), **values)
-    return subscriptions.create(given)[0]
+    return SubscriptionFactory(url=url, events=events or ["queue.*"], **values)[0]
 
 
 def happen(*names: str) -> None:
@@ -544,7 +538,10 @@ def test_a_job_that_is_no_delivery_of_an_event_sends_nothing(receiver: Receiver,
     made_up: list[Any] = [{}, event, event | {"subject": "made up"}]
     arguments = [*([str(webhook.pk), each] for each in made_up), ["x", {}]]
     push_batch(
-        [Envelope(type=webhooks.JOB_TYPE, queue=webhooks.QUEUE, args=args) for args in arguments]
+        [
+            EnvelopeFactory(type=webhooks.JOB_TYPE, queue=webhooks.QUEUE, args=args)
+            for args in arguments
+        ]
     )
     run(ojs)
     assert receiver.received == []

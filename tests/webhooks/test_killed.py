@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from django_ojs.extensions.webhooks import spec as webhooks
-from django_ojs.extensions.webhooks.operations import subscriptions
-from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.hooks import publish
 from django_ojs.spec.published import EventType, of_queue
+from tests.model_factories import SubscriptionFactory
 from tests.webhooks.conftest import LOOPBACK, Receiver
 from tests.worker.processes import Tree
 from tests.worker.waiting import eventually
@@ -22,8 +21,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 def test_a_worker_that_is_killed_loses_no_delivery(
     process_environment: dict[str, str], tmp_path: Path, receiver: Receiver, loopback: None
 ) -> None:
-    given = Subscription(url=receiver.url, events=["queue.*"])
-    subscriptions.create(given)
+    SubscriptionFactory(url=receiver.url, events=["queue.*"])
     names = [f"q{number}" for number in range(20)]
     receiver.open.clear()
     first = Tree(process_environment, tmp_path / "first", "--queues", webhooks.QUEUE, ojs=LOOPBACK)

@@ -12,7 +12,7 @@ from django_ojs.context import JobContext
 from django_ojs.enqueue_options import NO_OPTIONS
 from django_ojs.handlers import Handler
 from django_ojs.spec import ids, json
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker.in_flight import Run
 from tests.worker.waiting import BOUND, eventually
 

@@ -13,8 +13,8 @@ from django.db import DataError, OperationalError, connection
 from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.hooks import registry
 from django_ojs.models import Lease, Worker
-from django_ojs.operations import beat, due_check
-from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.operations import due_jobs
+from django_ojs.operations.maintenance import job_pruning, lease
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import backoff, database
 from django_ojs.worker import maintenance as maintenances
@@ -51,7 +51,7 @@ def test_it_does_all_that_time_does_to_jobs() -> None:
     factories.age(lapsed.id, timedelta(hours=1))
     factories.age(overdue.id, timedelta(minutes=1))
     dead = factories.active(worker_id="dead")
-    beat.beat("dead", interval=timedelta(milliseconds=1))
+    factories.WorkerFactory(id="dead", interval=timedelta(milliseconds=1))
     old = factories.in_state("completed")
     factories.age(old.pk, timedelta(days=400))
     wanted = {
@@ -95,7 +95,7 @@ def broken(error: Exception) -> Callable[..., int]:
 def test_a_step_that_fails_does_not_keep_the_others_from_their_turn(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(due_check, "promote", broken(error))
+    monkeypatch.setattr(due_jobs, "promote", broken(error))
     due = factories.push(scheduled_at=factories.HOUR)
     job = factories.push(expires_at=factories.MINUTE)
     factories.age([due.pk, job.pk], timedelta(hours=2))
@@ -133,7 +133,7 @@ def test_a_step_that_found_a_full_batch_comes_again_at_once(
         calls.release()
         return next(counts, 0)
 
-    monkeypatch.setattr(pruning, "prune", step)
+    monkeypatch.setattr(job_pruning, "prune", step)
     monkeypatch.setattr(
         maintenances, "DueStep", lambda *, run, **_: DueStep(run=run, interval=3600.0)
     )
@@ -153,11 +153,11 @@ def test_a_step_with_no_end_of_work_does_not_keep_the_others_from_their_turn(
         def step(*args: object) -> int:
             if turns[-1:] != [name]:
                 turns.append(name)
-            return pruning.PRUNED
+            return job_pruning.PRUNED
 
         return step
 
-    monkeypatch.setattr(pruning, "prune", endless("prune"))
+    monkeypatch.setattr(job_pruning, "prune", endless("prune"))
     monkeypatch.setattr(rescue.LapseCheck, "lapse", endless("lapse"))
     # What the steps would find: they do not run while there is nothing for them.
     factories.age(factories.active(timeout_ms=10**9).id, timedelta(hours=1))

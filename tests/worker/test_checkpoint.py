@@ -15,7 +15,7 @@ from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.operations import cancel, fail, fetch
 from django_ojs.spec.errors import Conflict
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import Run
 from tests.factories import active, read

@@ -146,8 +146,8 @@ class TestWithoutRoom:
                 becomes(stored(handlers.quick.enqueue(number)), "completed")
             jobs = [stored(handlers.wait.options(meta=META).enqueue()) for _ in range(3)]
             started(jobs[0])
-            process._batch_sizer.record(0.0)
-            assert process._batch_sizer.claim_size(process._in_flight.busy) > 0
+            process._claim_sizer.record(0.0)
+            assert process._claim_sizer.claim_size(process._in_flight.busy) > 0
             process._claimer.on_notify()
             assert not process._can_claim()
             for job in jobs:

@@ -22,7 +22,7 @@ from django_ojs.spec.failure import Discard, Failure, RateLimitExceeded, Retry
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import Trigger
 from django_ojs.storage import backoff
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker import completer as completers
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run

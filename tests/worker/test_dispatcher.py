@@ -10,7 +10,7 @@ import pytest
 from django_ojs.handlers import get_handler
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.timeouts import failure_of
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker.dispatcher import Dispatcher
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog

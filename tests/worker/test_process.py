@@ -25,7 +25,7 @@ from django_ojs.storage import next_starts, ruled_claims
 from django_ojs.worker import claimer
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
-from django_ojs.worker.batch_sizer import MAX_BATCH, BatchSizer
+from django_ojs.worker.claim_sizer import MAX_BATCH, ClaimSizer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.supervisor import SIGNALS, run_process
@@ -399,9 +399,9 @@ def test_once_does_not_end_before_a_claim_has_found_no_job(
 ) -> None:
     """All slots are busy when it would claim, and none is when it looks whether to end."""
     jobs = [stored(handlers.note.enqueue()) for _ in range(5)]
-    real, busy = BatchSizer.claim_size, [True] * 3
+    real, busy = ClaimSizer.claim_size, [True] * 3
     monkeypatch.setattr(
-        BatchSizer, "claim_size", lambda sizer, now: 0 if busy and busy.pop() else real(sizer, now)
+        ClaimSizer, "claim_size", lambda sizer, now: 0 if busy and busy.pop() else real(sizer, now)
     )
     assert WorkerProcess(configured(once=True, threads=1)).run() is Exit.OK
     assert all(becomes(job, "completed") for job in jobs)

@@ -14,7 +14,7 @@ from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.operations import cancel
 from django_ojs.spec.progress import Report
 from django_ojs.storage import database
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker import progress
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import Run

@@ -11,7 +11,7 @@ from django_ojs.finding import Finding, Severity
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Job, Worker
-from django_ojs.operations.maintenance import job_retention, pruning
+from django_ojs.operations.maintenance import job_pruning, job_retention
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts
@@ -92,9 +92,9 @@ def _retention() -> Iterator[Finding]:
                     "`manage.py ojs export` archives jobs first."
                 ),
             )
-    for (state, dead_letter), number in pruning.overdue(PRUNING_LATE).items():
+    for (state, dead_letter), number in job_pruning.overdue(PRUNING_LATE).items():
         which = "Dead letters" if dead_letter else f"{state.capitalize()} jobs"
-        least = "at least " if number >= pruning.COUNTED else ""
+        least = "at least " if number >= job_pruning.COUNTED else ""
         yield Finding(
             kind="pruning_late",
             subject="dead letters" if dead_letter else state,

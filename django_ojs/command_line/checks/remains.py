@@ -29,8 +29,8 @@ def _remains() -> Iterator[Finding]:
             kind="remains_rule",
             subject=str(number),
             text=(
-                f"Queues have a rule of an extension that is not installed ({name_of(number)}): "
-                f"{', '.join(names)}."
+                "Queues have a rule of an extension that is not installed, or has none "
+                f"({name_of(number)}): {', '.join(names)}."
             ),
             why="Their jobs do not start: a worker claims none from a queue whose rule it lacks.",
             cure=_CURE,
@@ -40,8 +40,8 @@ def _remains() -> Iterator[Finding]:
             kind="remains_held",
             subject=str(number),
             text=(
-                f"Jobs are kept by an extension that is not installed ({name_of(number)}), in the "
-                f"queues {', '.join(names)}."
+                "Jobs are kept for an extension that is not installed, or keeps none "
+                f"({name_of(number)}), in the queues {', '.join(names)}."
             ),
             why="No worker without the extension claims them.",
             cure=_CURE,
@@ -63,6 +63,6 @@ CHECK: Final = Check(
     name="remains",
     about="What extensions have left",
     run=_remains,
-    repair=(remains.drop, remains.free_queues, remains.free_jobs, remains.unmark),
+    repair=(remains.drop, remains.free_jobs, remains.free_queues, remains.unmark),
     is_repaired_alone=True,
 )

@@ -21,7 +21,7 @@ from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 
 
 class CeleryHandler(KeywordHandler):

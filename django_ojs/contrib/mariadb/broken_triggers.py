@@ -13,17 +13,18 @@ import random
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from django.db import DatabaseError, OperationalError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.contrib.mariadb import wrappers
-from django_ojs.storage.dialects.sql_files import load
 
-_FOLDER: Final = Path(__file__).parent / "sql"
-_SQL: Final = {name: load(_FOLDER, name) for name in ("close_tables", "this_server")}
+#: Closes the tables that no statement uses, of this server alone: on a cluster, TABLES is for all
+#: nodes.
+_CLOSE_TABLES: Final = "FLUSH LOCAL TABLES"
+#: What another server behind the same name would have different.
+_THIS_SERVER: Final = "SELECT @@hostname, @@port, @@datadir"
 _PARSE_ERROR: Final = 1064
 _DEADLOCK: Final = 1213
 #: "Trigger 'ojs_job_…' has an error in its body: '…'", in the language of the server.
@@ -93,11 +94,11 @@ def _close_tables(
 ) -> bool:
     """Let the server close the tables that no statement uses; False if it cannot be reached."""
     if connection.get_autocommit() and not connection.in_atomic_block:
-        execute(_SQL["close_tables"], None, False, context)
+        execute(_CLOSE_TABLES, None, False, context)
         return True
     # It would commit the transaction. If there are several hosts, the other connection goes to the
     # same one.
-    execute(_SQL["this_server"], None, False, context)
+    execute(_THIS_SERVER, None, False, context)
     wanted = context["cursor"].fetchone()
     hosts = str(connection.settings_dict["HOST"]).split(",")
     for n in range(len(hosts)):
@@ -106,9 +107,9 @@ def _close_tables(
         other.settings_dict["OPTIONS"].setdefault("connect_timeout", _CONNECT_SECONDS)
         try:
             with other.cursor() as cursor:
-                cursor.execute(_SQL["this_server"])
+                cursor.execute(_THIS_SERVER)
                 if cursor.fetchone() == wanted:
-                    cursor.execute(_SQL["close_tables"])
+                    cursor.execute(_CLOSE_TABLES)
                     return True
         finally:
             other.close()

@@ -51,7 +51,10 @@ _SQL: Final = load_all(
     collation=_COLLATION,
     **KNOWN_QUEUES,
     # Filled in when a statement is executed.
-    **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how", "hold")},
+    **{
+        name: f"{{{name}}}"
+        for name in ("rows", "table", "names", "slots", "how", "hold", "variable")
+    },
 ) | {"counts": load("common", "counts", by="{by}", count_rows="{count_rows}")}
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
@@ -282,7 +285,10 @@ class MariaDB(GaleraLocks):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
+        unless_held: bool = False,
     ) -> Sequence[NewRow] | None:
+        if unless_held:
+            return None
         rows = rows_of(envelopes)
         if not only_if_admitted:
             return new_rows(envelopes, self._insert_rows(connection, rows, generated_ids))
@@ -336,12 +342,21 @@ class MariaDB(GaleraLocks):
 
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
-        former = self._rows(connection, "lock_timeout")[0][0]
-        self._run(connection, "set_lock_timeout", [max(1, ceil(milliseconds / 1000))])
+        seconds = max(1, ceil(milliseconds / 1000))
+        with self._having(connection, "innodb_lock_wait_timeout", seconds):
+            yield
+
+    @contextmanager
+    def _having(
+        self, connection: BaseDatabaseWrapper, variable: str, value: float
+    ) -> Iterator[None]:
+        """Set a variable of the session for a while."""
+        former = self._rows(connection, "variable", variable=variable)[0][0]
+        self._run(connection, "set_variable", [value], variable=variable)
         try:
             yield
         finally:
-            self._run(connection, "set_lock_timeout", [former])
+            self._run(connection, "set_variable", [former], variable=variable)
 
     @_repeated
     def claim(
@@ -568,13 +583,9 @@ class MariaDB(GaleraLocks):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
-        former = self._rows(connection, "statement_time")[0][0]
-        self._run(connection, "set_statement_time", [seconds])
-        try:
+        with self._having(connection, "max_statement_time", seconds):
             # A statement that was stopped does not end its transaction.
             yield nullcontext
-        finally:
-            self._run(connection, "set_statement_time", [former])
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION

@@ -6,17 +6,13 @@ transaction, stay usable.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.contrib.mariadb import wrappers
 from django_ojs.spec.errors import PayloadTooLarge, size_details
-from django_ojs.storage.dialects.sql_files import load
 
-_FOLDER: Final = Path(__file__).parent / "sql"
-_SQL: Final = {"largest_message": load(_FOLDER, "largest_message")}
 #: Characters from which on the server is asked what it takes: no server takes less by default, and
 #: such a statement takes longer than the question.
 _LARGE: Final = 2**16
@@ -54,7 +50,7 @@ def _run(
 
 
 def _check(size: int, execute: Callable[..., Any], context: dict[str, Any]) -> None:
-    execute(_SQL["largest_message"], None, False, context)
+    execute("SELECT @@max_allowed_packet", None, False, context)
     most = int(context["cursor"].fetchone()[0])
     if size > most:
         raise PayloadTooLarge(

@@ -7,9 +7,9 @@ from django.http import HttpRequest
 
 from django_ojs import hooks
 from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
-from django_ojs.extensions.backpressure import storage
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import (
-    admission,
+    bound_check,
     pressure_monitor,
     rejection_counts,
 )
@@ -35,10 +35,10 @@ class BackpressureExtension(Extension):
         return Hooks(
             around_store=_store,
             around_insert=_insert,
-            around_admit_again=admission.admitted_again,
-            queue_configured=storage.rebound,
-            queue_deleted=storage.remove,
-            counts_repaired=storage.withdraw_tickets,
+            around_admit_again=bound_check.admitted_again,
+            queue_configured=bounds.rebound,
+            queue_deleted=bounds.remove,
+            counts_repaired=bounds.withdraw_tickets,
             rejected=_count,
             request_note=_request_note,
             push_headers=_push_headers,
@@ -49,7 +49,7 @@ class BackpressureExtension(Extension):
     def due_steps(self) -> Sequence[DueStep]:
         """Report which queues come under pressure, and restore bounds that were lost."""
         return (
-            DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
+            DueStep(run=pressure_monitor.check_all, interval=1.0, when=bounds.any_condition),
             DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
         )
 
@@ -102,14 +102,14 @@ def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[Enqueue
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:
     """Store jobs if their queues have room; what a call adds does not drop jobs of its own."""
     if not batch.earlier:
-        return admission.insert_admitted(batch, insert)
+        return bound_check.insert_admitted(batch, insert)
     results = {job.id for job in batch.earlier}
     try:
         with hooks.with_own_jobs(lambda _: results):
-            return admission.insert_admitted(batch, insert)
+            return bound_check.insert_admitted(batch, insert)
     except QueueFull as full:
         if full.part is None:
-            admission.add_needs(full, _load_of(full.queue, batch.earlier))
+            bound_check.add_needs(full, _load_of(full.queue, batch.earlier))
         raise
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from django.http import HttpRequest
 
 from django_ojs.enqueue_options import full_policy
-from django_ojs.extensions.backpressure.operations import admission
+from django_ojs.extensions.backpressure.operations import bound_check
 from django_ojs.http import long_poll
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
@@ -57,7 +57,7 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
     there is no such queue.
     """
     found = [
-        pair for queue in sorted(set(queues)) if (pair := admission.pressure(queue)) is not None
+        pair for queue in sorted(set(queues)) if (pair := bound_check.pressure(queue)) is not None
     ]
     if not found:
         return {}

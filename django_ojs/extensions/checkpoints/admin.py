@@ -5,7 +5,7 @@ from typing import Any, Final
 from django.http import HttpRequest
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.jobs import UNFOLDED_JSON, pretty
 from django_ojs.admin.panels import Panel
@@ -21,7 +21,7 @@ def _of_job(
     saved = query(gettext_noop("checkpoint"), lambda: latest(job))
     if saved is None:
         return None
-    text = pretty(redacted(saved.state)) if payloads.has_permission(request) else None
+    text = pretty(redacted(saved.state)) if payload_permission.has_permission(request) else None
     unfolded = text is not None and len(text) < UNFOLDED_JSON
     return {"saved": saved, "text": text, "unfolded": unfolded}
 

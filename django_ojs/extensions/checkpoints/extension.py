@@ -18,7 +18,7 @@ from django_ojs.storage.transitions import Claim
 
 if TYPE_CHECKING:
     from django_ojs.models import Job
-    from django_ojs.storage.claims import Claimed
+    from django_ojs.storage.claimed_job import Claimed
 
 
 class CheckpointsExtension(Extension):

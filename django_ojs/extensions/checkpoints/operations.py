@@ -12,8 +12,8 @@ from django_ojs.extensions.checkpoints.models import MARK, Checkpoint
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint, encode
 from django_ojs.hooks import is_published, publish
 from django_ojs.models import Job
-from django_ojs.operations import liveness
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations import worker_activity
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, NotFound
 from django_ojs.spec.published import EventType, of_run
@@ -31,7 +31,7 @@ def save(
     state: json.JSON,
     *,
     claim: Claim = ANY_CLAIM,
-    principal: Principal = liveness.PROJECT,
+    principal: Principal = worker_activity.PROJECT,
 ) -> SavedCheckpoint:
     """Replace the checkpoint of an active job, and extend its lease as a heartbeat does.
 
@@ -45,8 +45,8 @@ def save(
 def _save(job_id: UUID, text: str, claim: Claim, principal: Principal) -> SavedCheckpoint:
     job = transitions.lock(job_id)
     _check(job, claim)
-    Job.primary.filter(pk=job_id).update(lease_until=liveness.extended())
-    liveness.after_progress(job.worker_id, principal)
+    Job.primary.filter(pk=job_id).update(lease_until=worker_activity.extended())
+    worker_activity.after_progress(job.worker_id, principal)
     return store(job, text)
 
 

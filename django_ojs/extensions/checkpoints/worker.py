@@ -6,7 +6,7 @@ from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.checkpoints.models import MARK
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendTimeout
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 from django_ojs.worker import outside_transaction
 

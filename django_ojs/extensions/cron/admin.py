@@ -14,7 +14,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
-from django_ojs.admin import limit_key_text, payloads
+from django_ojs.admin import limit_key_text, payload_permission
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.formatting import StrOrPromise, duration
@@ -285,7 +285,7 @@ def _runs(name: str) -> list[_Run]:
 
 def _template(request: HttpRequest, job: CronJob) -> str:
     """Return the job that it enqueues as JSON, or "" for a user who may not see arguments."""
-    if not payloads.may_see(request):
+    if not payload_permission.may_see(request):
         return ""
     return json.pretty(redacted(limit_key_text.in_document(job.template)))
 
@@ -296,4 +296,4 @@ def _may_edit_args(request: HttpRequest, job: CronJob | None) -> bool:
     It has none if any of them is redacted, because it would store the redacted value.
     """
     args = None if job is None else job.template.get("args")
-    return payloads.may_see(request) and redacted(args) == args
+    return payload_permission.may_see(request) and redacted(args) == args

@@ -103,12 +103,15 @@ def _definition(data: dict[str, Any]) -> Definition:
 
 def _template(data: dict[str, Any]) -> dict[str, Any]:
     """Return the job in the form of a PUSH. Options at the top level are those of the job."""
-    source = {**data, **(fields.object_(data, "job_template") or {})}
+    given = fields.object_(data, "job_template") or {}
+    source = {**data, **given}
     found = {name: source[name] for name in _TEMPLATE if source.get(name) is not None}
     options = {name: source[name] for name in envelope.OPTIONS - {*_TEMPLATE} if name in source}
     if options:
         found["options"] = {**options, **(fields.object_(found, "options") or {})}
-    return {"args": [], **found}
+    # Beside a flat one, what is not known may be of the cron job.
+    unknown = {name: value for name, value in given.items() if name not in envelope.ATTRIBUTES}
+    return {"args": [], **unknown, **found}
 
 
 def _enabled(query: Mapping[str, str]) -> bool | None:
@@ -127,11 +130,11 @@ def _render(job: CronJob) -> dict[str, Any]:
     """Return a cron job in both forms at once."""
     template = job.template
     out = {
+        **template,
         "name": job.name,
         "cron": job.expression,
         "expression": job.expression,
         "timezone": job.timezone,
-        **template,
         "options": template.get("options") or {},
         "job_template": template,
         "overlap_policy": job.overlap_policy,

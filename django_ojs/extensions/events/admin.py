@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import limit_key_text, payloads
+from django_ojs.admin import limit_key_text, payload_permission
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
@@ -67,7 +67,7 @@ class EventAdmin(OperatorModelAdmin):
                 read = partial(_page, type, subject)
                 page, paging = read_page(request, query, gettext_noop("events"), read)
                 rows = None if page is None else page.rows
-        visible = payloads.may_see(request)
+        visible = payload_permission.may_see(request)
         if rows:
             _hide_keys(request, rows)
             shown = [event for event in rows if not event.is_hidden]  # type: ignore[attr-defined]  # ours
@@ -163,7 +163,7 @@ def _of_queue(
 ) -> dict[str, Any]:
     newest = events.kept().filter(subject=queue.name).order_by("-id")[:_MAX_OF_QUEUE]
     found = query(gettext_noop("events"), lambda: list(newest))
-    visible = payloads.has_permission(request)
+    visible = payload_permission.has_permission(request)
     rows = None if found is None else [(each, data_of(each, visible=visible)) for each in found]
     return {"events": rows}
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from django_ojs.admin import limit_key_text, payloads
+from django_ojs.admin import limit_key_text, payload_permission
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
 from django_ojs.admin.formatting import (
     absolute_time,
@@ -251,7 +251,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         text = search_term.strip()
         if text:
             found = queryset.filter(key__startswith=text)
-            if settings().admin_redact or not payloads.may_see(request):
+            if settings().admin_redact or not payload_permission.may_see(request):
                 # Otherwise a search could find out how a hidden key begins.
                 found = found.filter(pk__in=_visible(request, _keys(found)))
             return found, False

@@ -34,7 +34,7 @@ from django.db.models.functions import Now
 from django_ojs.claim_rules import Condition, MayStart, RuledClaim, SetAside
 from django_ojs.conf import settings
 from django_ojs.extension import Known
-from django_ojs.extensions.limits.held_jobs import (
+from django_ojs.extensions.limits.limit_journal import (
     RULE,
     check_at,
     moment,
@@ -55,7 +55,7 @@ from django_ojs.spec.published import EventType
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, State, Trigger
 from django_ojs.storage import queue_configs, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest

@@ -18,7 +18,7 @@ from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.spec import json
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.next_starts import next_starts
 

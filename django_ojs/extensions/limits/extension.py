@@ -84,10 +84,13 @@ class KeyLimitsExtension(Extension):
         )
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
-        """Let only claims with this rule take the jobs that were stored without it."""
+        """Let the limits be applied to the jobs and queues that were stored without them."""
         from django_ojs.extensions.limits import claims_by_key
+        from django_ojs.operations import queue_rows
 
         claims_by_key.catch_up()
+        # The maintenance does it too, but claims may come before it.
+        queue_rows.put_rules_right()
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete rows of keys that are no longer needed."""
@@ -173,10 +176,10 @@ def _pause(job: Any, failure: Failure) -> None:
     key = rate_limit_policy.stored_key(job)
     if key is None:
         return
-    from django_ojs.extensions.limits import held_jobs
+    from django_ojs.extensions.limits import limit_journal
 
     pause = failure.pause
-    if held_jobs.pause(key, pause):
+    if limit_journal.pause(key, pause):
         publish(
             EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
             of_limit_key,
@@ -236,6 +239,6 @@ class KeyLimits(ClaimRule):
 
     def may_open(self) -> str:
         """Return the SQL condition that keys may have room again."""
-        from django_ojs.extensions.limits import held_jobs
+        from django_ojs.extensions.limits import limit_journal
 
-        return held_jobs.due_condition()
+        return limit_journal.due_condition()

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from django_ojs.extensions.limits import claims_by_key, held_jobs
+from django_ojs.extensions.limits import claims_by_key, limit_journal
 from django_ojs.storage import database, raw_queries
 
 #: How many keys one step checks.
-AT_ONCE: Final = held_jobs.KEYS_AT_ONCE
+AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
 
-due_condition: Final = held_jobs.due_condition
+due_condition: Final = limit_journal.due_condition
 
 
 def open_due() -> int:
@@ -20,7 +20,7 @@ def open_due() -> int:
 @database.write_transaction
 def _open_due() -> int:
     database.dialect().read_committed(database.connection())
-    return held_jobs.open_due()
+    return limit_journal.open_due()
 
 
 @database.write_transaction

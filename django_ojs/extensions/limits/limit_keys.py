@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_ojs.extensions.limits import claims_by_key, held_jobs, limit_key_use
+from django_ojs.extensions.limits import claims_by_key, limit_journal, limit_key_use
 from django_ojs.extensions.limits.limit_key_use import STRATEGIES, KeyStatus
 from django_ojs.extensions.limits.limit_statements import statements
 from django_ojs.extensions.limits.models import LimitKey
@@ -122,7 +122,7 @@ def check_override(
 @database.write_transaction
 def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
     old = LimitKey.primary.filter(pk=key).values_list("override", flat=True).first() or {}
-    held_jobs.override(key, limits, until)
+    limit_journal.override(key, limits, until)
     if not (limits or old):
         return  # There was no override to end.
     operator.acted(
@@ -167,7 +167,7 @@ def check_pause(duration: timedelta) -> None:
 def _pause(key: str, duration: timedelta) -> None:
     paused = LimitKey.primary.filter(pk=key, paused_until__gt=Now())
     before = paused.values_list("paused_until", flat=True).first()
-    held_jobs.pause(key, duration)
+    limit_journal.pause(key, duration)
     after = LimitKey.primary.values_list("paused_until", flat=True).get(pk=key)
     if after != before:
         moments = [
@@ -180,7 +180,7 @@ def _pause(key: str, duration: timedelta) -> None:
 @database.write_transaction
 def open_now(keys: Collection[str]) -> int:
     """End the pauses of these keys. Return how many were paused."""
-    opened = held_jobs.end_pauses(keys)
+    opened = limit_journal.end_pauses(keys)
     for key, until in opened.items():
         changes = {"paused_until": (times.format_timestamp(until), None)}
         operator.acted("limit_key.opened", key, changes=changes)

@@ -11,7 +11,6 @@ from django_ojs.claim_rules import Condition
 from django_ojs.extensions.limits.models import OPEN
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.spec.hold import FREE
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.expressions import OneOf
@@ -89,8 +88,8 @@ class LimitStatements:
     ) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked, and lock their keys.
 
-        It returns as many jobs without a limit by key as are requested, and `limited` jobs with a
-        key that is not in `busy`.
+        It returns as many jobs that are open to all claims as are requested, and `limited` of those
+        that are open to the claims with a rule, whose key is not in `busy`.
         """
         values = {"queue": request.queue, "limit": request.limit, "limited": limited}
         values["busy"] = self._dialect.texts(busy)
@@ -98,10 +97,10 @@ class LimitStatements:
         uuid, time = self._dialect.uuid, self._dialect.time
         rows.sort(key=lambda row: (-row[1], time(row[2]), uuid(row[0])))
         return [
-            Candidate(uuid(id), size, FREE)
+            Candidate(uuid(id), size, hold)
             if key is None
-            else KeyCandidate(uuid(id), size, OPEN, key, policy, bool(is_locked))
-            for id, _, _, size, key, policy, is_locked in rows
+            else KeyCandidate(uuid(id), size, hold, key, policy, bool(is_locked))
+            for id, _, _, size, hold, key, policy, is_locked in rows
         ]
 
     def locked(self, jobs: Collection[Candidate]) -> list[KeyCandidate]:

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.formatting import duration, grouped
 from django_ojs.admin.model_lists import OperatorViews
-from django_ojs.admin.payloads import may_see
+from django_ojs.admin.payload_permission import may_see
 from django_ojs.conf import of, settings
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry

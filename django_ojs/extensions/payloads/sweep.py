@@ -12,8 +12,7 @@ from django.db import connections
 
 from django_ojs.conf import of
 from django_ojs.extensions.payloads import offload, s3_client
-from django_ojs.extensions.payloads.settings import PayloadSettings
-from django_ojs.extensions.payloads.spec import Offload
+from django_ojs.extensions.payloads.settings import Offload, PayloadSettings
 from django_ojs.hooks import kept
 from django_ojs.models import Job
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
-from django_ojs.admin import enqueue, payloads
+from django_ojs.admin import enqueue, payload_permission
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
@@ -34,7 +34,7 @@ def type_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
     if not type or "\0" in type:
         return HttpResponseRedirect(page.url("changelist"))
     rollups.flush_if_due()
-    payload = payloads.has_permission(request) and not redaction.hides("message")
+    payload = payload_permission.has_permission(request) and not redaction.hides("message")
     with timed_queries() as query:
         context = _context(page, request, query, type, payload=payload)
     context["unread"] = query.unread

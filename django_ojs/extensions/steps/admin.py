@@ -17,7 +17,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext_lazy
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.enqueue_form import JSONArgumentField
@@ -203,14 +203,14 @@ def urls(page: OperatorModelAdmin) -> Sequence[Any]:
 def _of_job(
     page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, job: Job
 ) -> dict[str, Any] | None:
-    with_results = payloads.may_see(request)
+    with_results = payload_permission.may_see(request)
     found = query(gettext_noop("steps"), lambda: _latest(job, with_results=with_results))
     if not found:
         return None
     more, steps = len(found) > _MAX_STEPS, found[:_MAX_STEPS][::-1]
     may_act = page.has_scope(request, Scope.OPERATOR)
     last = steps[-1]
-    rows = _rows(steps, timezone.now(), with_payload=payloads.has_permission(request))
+    rows = _rows(steps, timezone.now(), with_payload=payload_permission.has_permission(request))
     if may_act and job.state in _AGAIN:
         rows = [replace(row, again=_url(page, request, row.step, "again")) for row in rows]
     waits = last if last.outcome == StepStatus.WAITING and job.state == State.SCHEDULED else None

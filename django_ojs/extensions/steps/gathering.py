@@ -18,7 +18,7 @@ from django_ojs.not_installed import check_module
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.storage import database
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import OneOf
 
 #: It takes the place of a signal's name: the key is the id of a workflow, whose end is waited for.

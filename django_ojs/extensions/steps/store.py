@@ -15,7 +15,7 @@ from django_ojs.models import Job
 from django_ojs.spec.errors import ClaimLost, RowLocked
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 
 #: A job that a run holds: a claimed job of our worker, or the row, for a client of the HTTP API.

@@ -5,7 +5,7 @@ from typing import Any, Final
 from django.http import HttpRequest
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
@@ -38,7 +38,7 @@ def _of_queue(
 def _may_see(request: HttpRequest) -> bool:
     # The tenant of a job is in its metadata.
     name = "tenant_id"
-    return payloads.may_see(request) and redacted({name: ""})[name] != HIDDEN
+    return payload_permission.may_see(request) and redacted({name: ""})[name] != HIDDEN
 
 
 QUEUE_TENANTS: Final = Panel(

@@ -13,7 +13,7 @@ from django_ojs.extension import (
     Hooks,
     Readmission,
 )
-from django_ojs.extensions.backpressure.operations import admission
+from django_ojs.extensions.backpressure.operations import bound_check
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants import tenant_bounds
 from django_ojs.extensions.tenants.queue_fields import FIELDS, has_tenants
@@ -93,7 +93,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         return insert()
 
     # This is not done in the transaction of the operation, which may hold the lock of a tenant.
-    admission.apply_settings()
+    bound_check.apply_settings()
     return database.in_write_transaction(operation)
 
 

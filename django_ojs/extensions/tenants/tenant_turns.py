@@ -27,7 +27,7 @@ from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.extensions.tenants.tenant_statements import Turn, TurnJob, statements
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import in_memory_state, queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
 #: Tenants that a claim reads beyond those that it needs: the jobs of some may be locked by other

@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext_lazy
 
-from django_ojs.admin import payloads
+from django_ojs.admin import payload_permission
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin, page_of, read_page
 from django_ojs.admin.job_list import Badge
@@ -131,7 +131,7 @@ class WorkflowAdmin(OperatorModelAdmin):
             steps = query(gettext_noop("steps"), lambda: _steps(workflow)) if is_drawn else None
             waits = None
             if workflow is not None and workflow.state == WorkflowState.RUNNING:
-                may_see = payloads.may_see(request)
+                may_see = payload_permission.may_see(request)
                 waits = query(
                     gettext_noop("why it waits"), lambda: _why_it_waits(steps or [], may_see)
                 )
@@ -158,7 +158,7 @@ class WorkflowAdmin(OperatorModelAdmin):
             step for step in jobs if state in ("", step.badge.value) and type_ in ("", step.type)
         ]
         shown, paging = page_of(chosen, request.GET.get("p", ""), STEPS_PER_PAGE)
-        errors = _errors([step.id for step in shown]) if payloads.may_see(request) else {}
+        errors = _errors([step.id for step in shown]) if payload_permission.may_see(request) else {}
         times = _times([step.id for step in shown])
         return {
             **paging,

@@ -8,9 +8,9 @@ from rest_framework.request import Request
 from django_ojs.http import pagination
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import keyset
-from django_ojs.operations.enqueue.lineage import root_of
-from django_ojs.operations.jobs import execution_history, lineage
-from django_ojs.operations.jobs.lineage import Descendant
+from django_ojs.operations.enqueue.parents import root_of
+from django_ojs.operations.jobs import execution_history, family
+from django_ojs.operations.jobs.family import Descendant
 from django_ojs.operations.keyset import Page
 from django_ojs.spec.scopes import Scope
 
@@ -40,7 +40,7 @@ class JobLineage(JobView):
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
         job = self.info(job_id(key))
-        children, more = lineage.descendants(job.pk, queues=self.access.queues)
+        children, more = family.descendants(job.pk, queues=self.access.queues)
         return {
             "job_id": str(job.pk),
             "parent_id": _text(job.parent_id),

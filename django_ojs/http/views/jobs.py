@@ -19,7 +19,7 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
-from django_ojs.operations.enqueue import lineage
+from django_ojs.operations.enqueue import parents
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike
 from django_ojs.operations.info import info
 from django_ojs.operations.push import PushOptions, push, push_batch
@@ -108,7 +108,7 @@ class Jobs(OJSView):
         wanted = _read(data, _limits(self))
         check_access(wanted, self.access)
         self.make_known(queues=[wanted.queue], types=[wanted.type])
-        lineage.find_roots([wanted], self.access.queues)
+        parents.find_roots([wanted], self.access.queues)
         options = _options(request, [wanted.type], generated_ids=data.get("id") is None)
         job = push(wanted, options)
         if job.outcome is Outcome.DROPPED:  # It is no error (ojs-middleware §3.4).
@@ -142,7 +142,7 @@ class JobBatch(OJSView):
         wanted = self._read_all(items, limits)
         first = distinct(wanted)
         self.make_known(queues=[each.queue for each in first], types=[each.type for each in first])
-        lineage.find_roots(first, self.access.queues)
+        parents.find_roots(first, self.access.queues)
         options = _options(
             request,
             [each.type for each in first],

@@ -36,7 +36,7 @@ from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.timeouts import limit_of
-from django_ojs.storage.claims import Claimed, texts_of
+from django_ojs.storage.claimed_job import Claimed, texts_of
 from django_ojs.storage.transitions import Claim
 
 #: The longest wait of a FETCH: proxies cut idle connections.

@@ -7,9 +7,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.command_line import (
     dead_letters,
-    deletion,
     doctor,
     jobs,
+    purge,
     queues,
     retry_and_cancel,
     stats,
@@ -58,7 +58,7 @@ _CORE: Final[tuple[Subcommand, ...]] = (
     *queues.SUBCOMMANDS,
     *stats.SUBCOMMANDS,
     *workers.SUBCOMMANDS,
-    *deletion.SUBCOMMANDS,
+    *purge.SUBCOMMANDS,
     *transfer.SUBCOMMANDS,
     *doctor.SUBCOMMANDS,
 )

@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db import transaction
 
 from django_ojs.models import Job
+from django_ojs.operations.cancel_locked import stop
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
-from django_ojs.operations.stop import stop
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, RowLocked
 from django_ojs.spec.states import State, Trigger, sources
@@ -35,10 +35,32 @@ MAX_ROUNDS = 1000
 _Known = dict[str, tuple[UniquePolicy, EnqueuedJob]]
 #: Inserts jobs. The second argument holds the earlier results of the same call.
 Insert = Callable[[Sequence[Envelope], Sequence[EnqueuedJob]], list[EnqueuedJob]]
+#: Inserts one job. Returns [] if another one may hold its key, and None if it did not try.
+InsertUnheld = Callable[[], list[EnqueuedJob] | None]
 
 
 class UniqueKeyLocked(RowLocked):
     """Another transaction, which has not ended, has stored a job with the same unique key."""
+
+
+def store_one(envelope: Envelope, insert_unheld: InsertUnheld) -> EnqueuedJob | None:
+    """Store a job whose key is free, by one statement; find the job that holds its key by two.
+
+    Return None if it takes `store`: to replace a job, or if this transaction does not see all jobs.
+    Raises DuplicateJob. A job that was stored before this call is a duplicate without any lock.
+    """
+    done = insert_unheld()
+    if done:
+        return done[0]
+    policy, key = envelope.unique, str(envelope.unique_key)
+    if done is None or policy is None or policy.on_conflict not in ("reject", "ignore"):
+        return None
+    holders = unique.holders(policy, [key], fresh=True).get(key)
+    if not holders:
+        return None
+    if policy.on_conflict == "reject":
+        raise _duplicate(envelope, holders[0].job, 0)
+    return of_row(holders[0].job, Outcome.DUPLICATE)
 
 
 def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -> list[EnqueuedJob]:

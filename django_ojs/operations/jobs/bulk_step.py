@@ -15,11 +15,11 @@ from django.db import OperationalError
 from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
+from django_ojs.operations.cancel_locked import stop
 from django_ojs.operations.delete import erase
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.retry import retry, revive
 from django_ojs.operations.run_now import promote, run_now
-from django_ojs.operations.stop import stop
 from django_ojs.spec.errors import OJSError, QueueFull, RowLocked
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.spec.suggestions import one_of

@@ -13,7 +13,7 @@ from django.db.models.functions import Cast, Coalesce, Now
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import liveness
+from django_ojs.operations import worker_activity
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.states import State
@@ -49,7 +49,7 @@ def enforce_for_a_moment() -> int:
     Return how many jobs failed; at least `BATCH` when there may be more. If the database could not
     store anything for a while, nothing is enforced until workers have stored their outcomes.
     """
-    return enforce(seconds=STEP, when=liveness.may_judge)
+    return enforce(seconds=STEP, when=worker_activity.may_judge)
 
 
 def enforce(

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_ojs.extension import Known
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import dead_letter_queue, liveness
+from django_ojs.operations import dead_letter_queue, worker_activity
 from django_ojs.operations.histories import record
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers.removal import remove_all
@@ -79,7 +79,7 @@ class LapseCheck:
         """Take back one batch. Return how many; at least `BATCH` when there may be more."""
         if not self._found and self._is_wanted():
             self._found = raw_queries.keys(Job, _lapsed_in_time(), limit=FOUND)
-        if self._found and not liveness.jobs_are_writable():
+        if self._found and not worker_activity.jobs_are_writable():
             # Extensions of leases waited for the same lock, and are stored now.
             self._found = []
         batch, self._found = self._found[:BATCH], self._found[BATCH:]
@@ -306,7 +306,7 @@ class DeadWorkers:
         if not twice:
             return 0
         count = 0
-        if liveness.jobs_are_writable():
+        if worker_activity.jobs_are_writable():
             for worker in _still_dead(twice):
                 if time.monotonic() - looked_at >= LOOK_LASTS:
                     break

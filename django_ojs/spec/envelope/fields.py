@@ -273,4 +273,6 @@ SYSTEM: Final[dict[str, str | None]] = {
     "original_queue": "original_queue",
     # It is in the response to a change of state.
     "previous_state": None,
+    # A line of an export has what extensions keep of the job there.
+    "ojs_extensions": None,
 }

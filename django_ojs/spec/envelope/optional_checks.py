@@ -110,7 +110,8 @@ def extra(value: object, field: str, limits: Limits) -> int:
         raise InvalidRequest("the job must be an object")
     size = _measure(value, "", limits, InvalidRequest)
     for name in known_to_extensions.keys() & value.keys():
-        known_to_extensions[name](value[name], name)
+        if value[name] is not None:  # A null counts as missing.
+            known_to_extensions[name](value[name], name)
     return size
 
 

@@ -73,12 +73,16 @@ class Dialect(Server):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
+        unless_held: bool = False,
     ) -> Sequence[NewRow] | None:
         """Store jobs, in order; skip those whose id is taken. Return the stored ones in order.
 
         With `generated_ids`, the ids were generated and cannot be taken. With `only_if_admitted`,
         return None and store nothing unless the queues have room without counting their jobs; also
         return None if the id of a single job is taken.
+
+        With `unless_held`, there is one job, with a generated id and a unique policy. Lock its key
+        and store it if it is certain that no job holds the key; otherwise return None.
         """
 
     def oldest_available(

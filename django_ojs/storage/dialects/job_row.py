@@ -3,7 +3,7 @@
 `row_of` is what `Dialect.insert_jobs` sends, `NewRow` what it returns: the envelope, and what the
 database decided. `NewRow.columns` are the columns as a query would return them, for the model that
 an enqueue returns, for the jobs of a test in memory, and for responses. `CLAIMED` are the columns
-of `storage.claims.Claimed`.
+of `storage.claimed_job.Claimed`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from django_ojs.spec.states import State
 #: JSON as Python values; `due_in` and `expires_in` are in seconds from now.
 JobRow = dict[str, Any]
 
-#: The columns of a claimed job, in the order in which `storage.claims.Claimed` takes them.
+#: The columns of a claimed job, in the order in which `storage.claimed_job.Claimed` takes them.
 CLAIMED: Final = (
     "id",
     "type",

@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendUnavailable
-from django_ojs.storage.dialects.postgresql_inserts import Inserts
+from django_ojs.storage.dialects.postgresql_inserts import Inserts, lock_number
 from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import (
     QueryLimit,
@@ -213,9 +213,8 @@ class PostgreSQL(Inserts):
     def lock_unique_keys(
         self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True
     ) -> bool | None:
-        # An advisory lock has 64 bits, half of the hash, so two keys with the same half wait for
-        # each other without need. The order prevents deadlocks of two batches.
-        numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
+        # The order prevents deadlocks of two batches.
+        numbers = sorted(set(map(lock_number, keys)))
         with locks_that_fit():
             rows = self._rows(connection, "lock_unique_keys", [numbers], try_=_TRY[wait])
         if not wait and not all(is_locked for is_locked, _ in rows):

@@ -1,8 +1,9 @@
-"""The three statements by which PostgreSQL stores new jobs, chosen by what the jobs are.
+"""The statements by which PostgreSQL stores new jobs, chosen by what the jobs are.
 
-insert_jobs.sql stores any jobs. Most enqueues are of one plain job, or of many alike ones, and two
+insert_jobs.sql stores any jobs. Most enqueues are of one plain job, or of many alike ones, and
 procedures store these. A session plans them once, what alike jobs share is sent once, and their
 arguments are encoded by one call; `direct_statements` makes the call without Django's cursors.
+Another procedure stores a plain job with a unique policy: it locks the key and searches first.
 
 For a plain job the client takes 0.10 ms of CPU time instead of 0.18, and the server a quarter of
 its time; for each of a thousand alike jobs 3 µs instead of 15, and the batch two thirds of the
@@ -54,7 +55,7 @@ _INSERT_JOBS: Final = {
     for generated_ids in (True, False)
     for only_if_admitted in (True, False)
 }
-#: The other arguments of both procedures, in order, and their defaults as SQL. The call contains
+#: The other arguments of all procedures, in order, and their defaults as SQL. The call contains
 #: them, because PostgreSQL would parse the defaults of a procedure for each call, which takes
 #: longer.
 _DEFAULTS: Final = {
@@ -64,8 +65,12 @@ _DEFAULTS: Final = {
     "timeout_ms": "NULL",
     "visibility_timeout_ms": "NULL",
     "parent_id": "NULL",
-    "new": "true",
-    "alone": "NULL",
+}
+#: The arguments of each procedure that come after these; some have no default.
+_MORE: Final = {
+    "ojs_push": {"new": "true", "alone": "NULL"},
+    "ojs_push_many": {"alone": "NULL"},
+    "ojs_push_unique": {"key": "", "lock": "", "states": "", "held_for": "NULL"},
 }
 #: The most characters of the arguments of alike jobs in one call. A `jsonb` has to be smaller than
 #: 256 MiB, and takes more bytes than the text.
@@ -83,7 +88,10 @@ class Inserts(Dialect):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
+        unless_held: bool = False,
     ) -> Sequence[NewRow] | None:
+        if unless_held:
+            return _insert_unheld(connection, envelopes[0])
         alone = None
         if only_if_admitted:
             # Whether the statement is a transaction of its own.
@@ -91,8 +99,15 @@ class Inserts(Dialect):
         if type(envelopes) is AlikeJobs:
             if _is_plain(envelopes.common) and 0 < len(envelopes.text) <= _MOST:
                 return _insert_alike(connection, envelopes, alone)
-        elif len(envelopes) == 1 and _is_plain(envelopes[0]):
-            return _insert_one(connection, envelopes[0], generated_ids, alone)
+        elif len(envelopes) == 1 and envelopes[0].unique is None and _is_plain(envelopes[0]):
+            own = {} if generated_ids else {"new": False}
+            if alone is not None:
+                own["alone"] = alone
+            row = _insert_one(connection, envelopes[0], "ojs_push", own)
+            if row is not None:
+                return [row]
+            # The job was not admitted, or its id is taken; the procedure does not tell which.
+            return [] if alone is None else None
         text = json.dumps(rows_of(envelopes))
         values: list[Any] = [text]
         if only_if_admitted:
@@ -106,12 +121,11 @@ class Inserts(Dialect):
 
 
 def _is_plain(envelope: Envelope) -> bool:
-    """Return whether a job is available at once, and has no key and no mark."""
+    """Return whether a job is available at once, and has no limit key and no mark."""
     return (
         envelope.scheduled_at is None
         and envelope.expires_at is None
         and envelope.longest_wait is None
-        and envelope.unique is None
         and not envelope.pending
         and not envelope.marks
         and envelope.rate_limit is None
@@ -119,16 +133,14 @@ def _is_plain(envelope: Envelope) -> bool:
 
 
 def _insert_one(
-    connection: BaseDatabaseWrapper, job: Envelope, generated_id: bool, alone: bool | None
-) -> list[NewRow] | None:
+    connection: BaseDatabaseWrapper, job: Envelope, procedure: str, own: dict[str, Any]
+) -> NewRow | None:
+    """Store one job by a procedure, which has arguments of its `own`. None: it stored nothing."""
     args = json.dumps(job.args)
     more, text = _other_arguments(job)
     text += args
     size = len(text) if text.isascii() else len(text.encode())
-    if not generated_id:
-        more["new"] = False
-    if alone is not None:
-        more["alone"] = alone
+    more |= own
     values = [
         str(job.id),
         job.type,
@@ -138,12 +150,31 @@ def _insert_one(
         (job.retry or DEFAULT).max_attempts,
         *more.values(),
     ]
-    microseconds = _direct().integer(connection, _call("ojs_push", *more), values)
+    microseconds = _direct().integer(connection, _call(procedure, *more), values)
     if microseconds is None:
-        # The job was not admitted, or its id is taken; the procedure does not tell which.
-        return [] if alone is None else None
+        return None
     at = _EPOCH + timedelta(microseconds=microseconds)
-    return [NewRow(job, State.AVAILABLE, at, at, None, None, size)]
+    return NewRow(job, State.AVAILABLE, at, at, None, None, size)
+
+
+def _insert_unheld(connection: BaseDatabaseWrapper, job: Envelope) -> list[NewRow] | None:
+    if job.unique is None or not _is_plain(job):
+        return None
+    key, policy = str(job.unique_key), job.unique
+    own = {"key": key, "lock": lock_number(key), "states": _array(policy.may_hold)}
+    if policy.period is not None:
+        own["held_for"] = str(policy.period.total_seconds())
+    row = _insert_one(connection, job, "ojs_push_unique", own)
+    return [] if row is None else [row]
+
+
+def lock_number(key: str) -> int:
+    """Return the number of the advisory lock of a unique key.
+
+    It has 64 bits, half of the hash, so two keys with the same half wait for each other without
+    need.
+    """
+    return int.from_bytes(bytes.fromhex(key)[:8], signed=True)
 
 
 def _insert_alike(
@@ -170,7 +201,7 @@ def _insert_alike(
 
 
 def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
-    """Return the other arguments of both procedures, and the text of all but `args`, for its size.
+    """Return the other arguments of a procedure, and the text of all but `args`, for its size.
 
     Arguments with the default value are left out. The others are in the order of `_DEFAULTS`.
     """
@@ -196,8 +227,7 @@ def _call(procedure: str, *given: str) -> str:
     """Return the call of a procedure; `given` are the arguments without the default value."""
     others = [
         "%s" if argument in given else default
-        for argument, default in _DEFAULTS.items()
-        if argument != "new" or procedure == "ojs_push"
+        for argument, default in (_DEFAULTS | _MORE[procedure]).items()
     ]
     return _SQL["push"].format(procedure=procedure, others=", ".join(others))
 

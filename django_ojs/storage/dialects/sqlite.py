@@ -92,7 +92,10 @@ class SQLite(Dialect):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
+        unless_held: bool = False,
     ) -> Sequence[NewRow] | None:
+        if unless_held:  # There is one writer, and a query takes no round trip.
+            return None
         with connection.cursor() as cursor:
             # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
             # must those of a batch.

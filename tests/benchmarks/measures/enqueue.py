@@ -11,6 +11,7 @@ from tests.benchmarks.field import Field
 from tests.benchmarks.scale import Scale
 
 SINGLE, TRANSACTION, MANY = "enqueue", "transaction", "batch"
+UNIQUE, DUPLICATE = "unique enqueue", "duplicate"
 
 
 def measure(field: Field, scale: Scale) -> None:
@@ -19,6 +20,9 @@ def measure(field: Field, scale: Scale) -> None:
         names = field.turns(round_, CountedSQL.name)
         for name in names:
             field.attempt(SINGLE, name, partial(_single, field, name, round_, scale))
+        rates = field.producer(contenders.OURS).do("unique", jobs=scale.singles)
+        field.results.add(UNIQUE, contenders.OURS, round_, rates["new"])
+        field.results.add(DUPLICATE, contenders.OURS, round_, rates["duplicate"])
         for name in names:
             if contenders.by_name(name).joins_transactions:
                 field.attempt(TRANSACTION, name, partial(_added, field, name, round_, scale))

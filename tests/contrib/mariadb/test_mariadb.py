@@ -27,14 +27,15 @@ from django_ojs.spec.errors import PayloadTooLarge, QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.storage import database, schema, transitions
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.figures import counts
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight
 from django_ojs.worker.job_log import JobLog
-from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
+from tests.factories import GENERATED, WORKER, EnvelopeFactory, active, own_connections, push, read
 from tests.http.api import Api, ApiResponse
+from tests.model_factories import LimitKeyFactory
 from tests.other_session import until_one_waits
 from tests.worker.parts import run_of
 from tests.worker.waiting import BOUND
@@ -80,7 +81,7 @@ def test_every_text_is_compared_by_its_code_points_to_its_last_space() -> None:
     assert {row[0] for row in found} <= tables
     assert {row for row in found if row[2] != COLLATION} == set()
     for key in ("a", "A", "a ", "ä", "á"):
-        LimitKey.primary.create(key=key, expires_at="2030-01-01T00:00:00Z")
+        LimitKeyFactory(key=key, expires_at="2030-01-01T00:00:00Z")
     assert LimitKey.primary.get(pk="a ").key == "a "
     assert LimitKey.primary.filter(key__in=["a"]).count() == 1
 
@@ -104,7 +105,7 @@ def test_a_batch_above_the_largest_message_of_the_server_is_stored_in_order() ->
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@max_allowed_packet")
         number = cursor.fetchone()[0] // 900_000 + 2
-    wanted = [envelope(queue="large", args=["x" * 900_000]) for _ in range(number)]
+    wanted = EnvelopeFactory.create_batch(number, queue="large", args=["x" * 900_000])
     with transaction.atomic():
         pushing.push_batch(wanted, GENERATED)
     stored = Job.objects.filter(queue="large").order_by("enqueued_at", "id")
@@ -195,7 +196,7 @@ def test_what_is_above_the_largest_message_of_the_server_is_rejected_for_good(
 def test_eight_workers_at_once_claim_and_end_each_job_once() -> None:
     number, workers = 240, 8
     for _ in range(number // 60):
-        pushing.push_batch([envelope(queue="busy") for _ in range(60)], GENERATED)
+        pushing.push_batch(EnvelopeFactory.create_batch(60, queue="busy"), GENERATED)
     start = threading.Barrier(workers)
     ended: Counter[object] = Counter()
 
@@ -262,7 +263,7 @@ def test_a_change_of_jobs_locks_no_other_job_of_a_small_table() -> None:
 
 
 def add(queue: str, number: int = 1) -> None:
-    pushing.push_batch([envelope(queue=queue) for _ in range(number)], GENERATED)
+    pushing.push_batch(EnvelopeFactory.create_batch(number, queue=queue), GENERATED)
 
 
 def bound(queue: str, depth: int) -> None:

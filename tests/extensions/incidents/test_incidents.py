@@ -21,7 +21,6 @@ from django_ojs.models import ActorKind, Incident, Queue
 from django_ojs.models.worker import Directive
 from django_ojs.operations import queues
 from django_ojs.operations.access.operator import acting
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import registry, removal
 from django_ojs.reports import incidents
@@ -29,7 +28,7 @@ from django_ojs.reports.causes import with_causes
 from tests.admin.test_navigation import links
 from tests.admin.users import root
 from tests.command_line.run import ojs
-from tests.factories import WORKER, push, push_many, worker
+from tests.factories import WORKER, WorkerFactory, push, push_many
 from tests.http.api import Api, make_key
 from tests.reading import read_only
 
@@ -42,7 +41,7 @@ IDENTITY = "queue_paused:mail"
 
 @pytest.fixture
 def paused(db: None) -> None:
-    worker(registration=Registration(queues=("mail",)))
+    WorkerFactory(queues=("mail",))
     push_many(2, queue="mail")
     queues.pause("mail")
 
@@ -136,7 +135,7 @@ def test_one_that_is_over_stays_in_grey_for_an_hour() -> None:
 def test_one_that_follows_from_another_has_not_ended() -> None:
     queues.resume("mail")
     removal.remove(WORKER)
-    worker("other")
+    WorkerFactory(id="other")
     incidents.look()
     assert Incident.primary.get(pk="queue_unworked:mail").ended_at is None
     removal.remove("other")
@@ -224,7 +223,7 @@ def causes() -> dict[str, str]:
 
 
 def test_an_incident_tells_which_operator_probably_caused_it() -> None:
-    worker(registration=Registration(queues=("mail",)))
+    WorkerFactory(queues=("mail",))
     push_many(2, queue="mail")
     with acting(Actor(kind=ActorKind.USER, name="ann")):
         queues.configure("mail", {"backpressure": {"max_depth": 2}})
@@ -244,7 +243,7 @@ def test_an_incident_tells_which_operator_probably_caused_it() -> None:
 
 
 def test_without_its_events_a_change_of_all_queues_is_told_by_the_audit_trail() -> None:
-    worker(registration=Registration(queues=("mail",)))
+    WorkerFactory(queues=("mail",))
     push_many(2, queue="mail")
     given = settings.OJS | {"WARN_OLDEST_AVAILABLE": 0.001, "KEEP_EVENTS": []}
     with override_settings(OJS=given), acting(Actor(kind=ActorKind.USER, name="ann")):

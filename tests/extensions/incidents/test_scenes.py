@@ -25,21 +25,19 @@ from django.utils import timezone
 import django_ojs
 from django_ojs.extension import Actor
 from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.statistics import rollups
-from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
 from django_ojs.models import ActorKind, Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import beat, queues
+from django_ojs.operations import queues
 from django_ojs.operations.access.operator import acting
-from django_ojs.operations.beat import Registration
-from django_ojs.operations.liveness import Principal
+from django_ojs.operations.worker_activity import Principal
 from django_ojs.spec.errors import QueueFull
 from tests import factories
 from tests.admin.users import root
 from tests.command_line.run import ojs
-from tests.factories import push, push_many
+from tests.factories import WorkerFactory, push, push_many
 from tests.http.api import Api
+from tests.model_factories import RollupFactory, histogram
 from tests.operations.cron import scenes as cron
 from tests.testapp import worker_jobs as handlers
 from tests.testapp.fault_jobs import PATIENT
@@ -184,8 +182,8 @@ def test_no_process_does_the_maintenance(overview: Overview, start: Start) -> No
     tree = start("--queues", "mail", ojs=BEAT).ready()
     # A worker over HTTP takes jobs, and does nothing else.
     owner = Principal(id="key")
-    node = Registration(queues=("mail",), concurrency=2)
-    beat.beat("node-1", registration=node, interval=timedelta(hours=1), principal=owner)
+    an_hour = timedelta(hours=1)
+    WorkerFactory(id="node-1", queues=("mail",), concurrency=2, interval=an_hour, principal=owner)
     overview.tells("good", "Working · 2 workers", "maintenance")
     tree.kill()
     overview.tells("bad", "Not working", "maintenance .* ago")
@@ -272,11 +270,8 @@ def test_a_deploy_that_breaks_a_type_and_the_one_that_mends_it(
 
 
 def test_a_handler_that_became_slow(overview: Overview, start: Start) -> None:
-    histogram = [0] * rollups.BUCKETS
-    histogram[rollups.bucket(0.1)] = 50
-    yesterday = timezone.now() - timedelta(days=1)
     which = {"queue": "default", "type": "worker.rest"}
-    Rollup.primary.create(minute=yesterday, completed=50, ran=histogram, waited=histogram, **which)
+    RollupFactory(ago=timedelta(days=1), completed=50, ran=histogram(0.1, 50), **which)
     push_many(40, args=[1.5], **which)
     start("--threads", "2", ojs=BEAT).ready()
     # The jobs that run tell it before ten of them have ended.

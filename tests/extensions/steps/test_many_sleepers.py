@@ -14,7 +14,7 @@ from django_ojs.extensions import steps
 from django_ojs.extensions.steps.models import Step
 from django_ojs.extensions.steps.pruning import prune_signals
 from django_ojs.models import Job
-from django_ojs.operations.due_check import DueCheck
+from django_ojs.operations.due_jobs import DueCheck
 from django_ojs.operations.fetch import fetch
 from django_ojs.storage.figures import counts
 from django_ojs.testing import TestContext

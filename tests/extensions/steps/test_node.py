@@ -14,13 +14,13 @@ from django_ojs.extensions import steps
 from django_ojs.extensions.steps import operations
 from django_ojs.extensions.steps.models import Step
 from django_ojs.models import Attempt, Job, Worker
-from django_ojs.operations.access import api_keys
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import MaintenanceThread
 from example_project.demo.node import unavailable_reason
 from example_project.site_server import Site
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.example_project.test_node_worker import becomes, job_of
+from tests.model_factories import ApiKeyFactory
 
 NODE_UNAVAILABLE = unavailable_reason()
 
@@ -41,7 +41,7 @@ def start(
     """Start workers of a gunicorn, while time passes."""
     for name, value in process_environment.items():
         monkeypatch.setenv(name, value)
-    _, key = api_keys.create(name="node", scopes=["worker"], queues=[QUEUE])
+    _, key = ApiKeyFactory(scopes=["worker"], queues=[QUEUE])
     nodes: list[Node] = []
     with Site(0, log=tmp_path / "gunicorn.log") as site:
 

@@ -12,7 +12,7 @@ from django_ojs.extensions import steps
 from django_ojs.extensions.steps import pruning
 from django_ojs.extensions.steps.models import Step, StepSignal
 from django_ojs.extensions.steps.operations import end_wait, run_again_from
-from django_ojs.operations.maintenance import pruning as jobs_pruning
+from django_ojs.operations.maintenance import job_pruning as jobs_pruning
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.testing import Drained, TestContext
 from tests.extensions.steps.programs import Calls, Program

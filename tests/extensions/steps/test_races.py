@@ -19,7 +19,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, RowLocked
 from django_ojs.storage import database
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests import factories as make
 from tests.other_session import Other, open_transaction, until_one_waits
 from tests.threads import at_once

@@ -17,7 +17,7 @@ from django_ojs.operations import fail, queues
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 from django_ojs.testing import Drained, TestContext
 from tests.extensions.steps.programs import Calls, Program

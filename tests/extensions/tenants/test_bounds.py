@@ -28,7 +28,7 @@ from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.storage import queue_configs
-from tests.factories import envelope, in_state
+from tests.factories import EnvelopeFactory, in_state
 from tests.http.api import Api
 from tests.threads import at_once, beside, elsewhere
 from tests.worker.waiting import BOUND
@@ -44,7 +44,7 @@ def bound(depth: int, **more: Any) -> None:
 
 def of(tenant: str | None, **values: Any) -> Any:
     meta = {} if tenant is None else {"tenant_id": tenant}
-    return envelope(**{"queue": NAME, "meta": meta, **values})
+    return EnvelopeFactory(**{"queue": NAME, "meta": meta, **values})
 
 
 def add(tenant: str | None = "acme", number: int = 1, **values: Any) -> list[Any]:

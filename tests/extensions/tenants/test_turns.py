@@ -21,7 +21,7 @@ from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import in_memory_state
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import WORKER, jobs_of_key, push_many
 from tests.threads import at_once
 

@@ -9,8 +9,7 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.http import urls
-from django_ojs.operations import beat
-from tests.factories import active, in_state, push, silence, worker
+from tests.factories import WorkerFactory, active, in_state, push, silence
 from tests.http.api import Api, make_key, state_of, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -126,7 +125,7 @@ class TestQueuesOfAKey:
         self, confined: Api, method: str, path: str, body: Any
     ) -> None:
         push(queue="theirs")
-        worker("w", registration=beat.Registration(queues=("mine", "theirs")))
+        WorkerFactory(id="w", queues=("mine", "theirs"))
         silence("w")
         confined.ask(method, path, body).error(403, "PERMISSION_DENIED")
 
@@ -158,8 +157,8 @@ class TestQueuesOfAKey:
         assert state_of(theirs) == "discarded"
 
     def test_it_sees_the_workers_of_its_queues_and_their_jobs_there(self, confined: Api) -> None:
-        worker("both", registration=beat.Registration(queues=("mine", "theirs")))
-        worker("other", registration=beat.Registration(queues=("theirs",)))
+        WorkerFactory(id="both", queues=("mine", "theirs"))
+        WorkerFactory(id="other", queues=("theirs",))
         seen = active("both", queue="mine")
         active("both", queue="theirs")
         body = confined.get("admin/workers").ok()

@@ -9,7 +9,7 @@ import pytest
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.spec.states import State
-from tests.factories import in_state, worker
+from tests.factories import WorkerFactory, in_state
 from tests.figures import note
 from tests.http.api import Api
 
@@ -28,7 +28,7 @@ def nothing_noted(db: None) -> None:
 def test_the_totals_hold_every_state() -> None:
     for state in State:
         in_state(state)
-    worker("w")
+    WorkerFactory(id="w")
     note(rollups.COMPLETED, "default", "a.b", number=5, waited=0.01, ran=0.01)
     rollups.flush()
     body = api.get("admin/stats").ok()

@@ -7,8 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from django_ojs.models import Worker
-from django_ojs.operations import beat
-from tests.factories import active, silence, worker
+from tests.factories import WorkerFactory, active, silence
 from tests.http.api import Api, state_of
 
 pytestmark = pytest.mark.django_db
@@ -17,7 +16,7 @@ api = Api()
 
 
 def registered(name: str, *queues: str) -> None:
-    worker(name, registration=beat.Registration(queues=queues, hostname="pod-1", concurrency=10))
+    WorkerFactory(id=name, queues=queues, hostname="pod-1", concurrency=10)
 
 
 @pytest.mark.requirement("ADM-006")

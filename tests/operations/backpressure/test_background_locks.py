@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 
 import pytest
 
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import rejection_counts
 from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.models import CronRun, CronRunPhase
+from django_ojs.extensions.cron.models import CronRunPhase
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.outbox import local
 from django_ojs.extensions.outbox.models import OutboxEntry
@@ -22,7 +21,8 @@ from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.models import Job
 from django_ojs.operations import ack, activate, queues, retry
 from django_ojs.spec.errors import QueueFull
-from tests.factories import envelope, in_state, jobs, push, put
+from tests.factories import EnvelopeFactory, in_state, jobs, push, put
+from tests.model_factories import CronRunFactory
 from tests.operations.cron.scenes import make_due, register
 from tests.operations.workflows.scenes import chain, create, job, states, take
 from tests.other_session import open_transaction
@@ -76,11 +76,8 @@ def test_a_cron_job_is_tried_again_and_the_others_are_enqueued() -> None:
 def test_a_held_job_is_released_later() -> None:
     register("report", overlap_policy="enqueue", template={"options": {"queue": "locked"}})
     with locked_queue() as commit:
-        CronRun.primary.create(
-            name="report",
-            job_id=push(queue="locked", pending=True).pk,
-            scheduled_at=datetime.now(UTC),
-            phase=CronRunPhase.HELD,
+        CronRunFactory(
+            name="report", job_id=push(queue="locked", pending=True).pk, phase=CronRunPhase.HELD
         )
         assert cron.fire_due() == 0
         commit()
@@ -107,7 +104,7 @@ def test_a_step_of_a_workflow_is_tried_again_and_the_others_start() -> None:
 
 def test_the_outbox_stores_the_jobs_of_the_other_queues() -> None:
     for name in ("locked", "free"):
-        put(envelope(queue=name))
+        put(EnvelopeFactory(queue=name))
     with locked_queue() as commit:
         assert local.deliver() == 1
         assert Job.primary.get(queue="free")

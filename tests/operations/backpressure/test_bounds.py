@@ -36,7 +36,7 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import CountKeeper
-from tests.factories import envelope, in_line, in_state
+from tests.factories import EnvelopeFactory, in_line, in_state
 from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND
 
@@ -51,9 +51,11 @@ def bound(depth: int | None = None, *, queue: str = NAME, **more: Any) -> None:
 
 def add(number: int = 1, *, queue: str = NAME, **more: Any) -> list[EnqueuedJob]:
     if number == 1:
-        stored = [pushing.push(envelope(queue=queue, **more), PushOptions(generated_ids=True))]
+        stored = [
+            pushing.push(EnvelopeFactory(queue=queue, **more), PushOptions(generated_ids=True))
+        ]
     else:
-        stored = pushing.push_batch([envelope(queue=queue, **more) for _ in range(number)])
+        stored = pushing.push_batch(EnvelopeFactory.create_batch(number, queue=queue, **more))
     in_line(stored)
     return stored
 
@@ -125,9 +127,9 @@ def test_the_error_of_what_can_never_fit_says_that_waiting_does_not_help() -> No
 def test_a_batch_in_which_a_unique_key_repeats_needs_room_for_all_its_jobs() -> None:
     bound(2)
     unique = UniquePolicy(keys=("type",), on_conflict="ignore")
-    other = [envelope(type="other", queue=NAME) for _ in range(2)]
+    other = EnvelopeFactory.create_batch(2, type="other", queue=NAME)
     # The second job with the key ends the first statement of the batch.
-    twice = [envelope(queue=NAME, unique=unique) for _ in range(2)]
+    twice = EnvelopeFactory.create_batch(2, queue=NAME, unique=unique)
     with pytest.raises(QueueFull) as caught:
         pushing.push_batch([*twice, *other])
     assert (caught.value.needs[0], caught.value.retryable) == (3, False)
@@ -147,7 +149,7 @@ def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
     monkeypatch.setattr(
         retry_after.rates, "retry_after", lambda queue, jobs: asked.append((queue, jobs)) or 7
     )
-    batch = [envelope(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
+    batch = [EnvelopeFactory(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
     with pytest.raises(QueueFull) as caught:
         pushing.push_batch(batch)
     assert asked == [(NAME, 2)]
@@ -235,7 +237,9 @@ def test_an_operators_word_goes_over_the_settings_member_by_member_and_they_over
 def test_the_pending_jobs_of_a_batch_need_no_room() -> None:
     bound(2)
     add()
-    pushing.push_batch([envelope(queue=NAME, pending=state) for state in (True, False, True)])
+    pushing.push_batch(
+        [EnvelopeFactory(queue=NAME, pending=state) for state in (True, False, True)]
+    )
     assert depth() == 2
 
 
@@ -306,7 +310,7 @@ def test_drop_oldest_drops_no_job_that_the_same_call_reports() -> None:
     a, b = ({"args": [name], "unique": unique} for name in "ab")
 
     def add_all(*wanted: dict[str, Any]) -> list[EnqueuedJob]:
-        return pushing.push_batch([envelope(queue=NAME, **each) for each in wanted])
+        return pushing.push_batch([EnvelopeFactory(queue=NAME, **each) for each in wanted])
 
     with pytest.raises(QueueFull):
         add_all(a, a, b)
@@ -336,7 +340,7 @@ def test_a_rejection_is_published_even_where_the_caller_rolls_back() -> None:
     rejection_counts.recorder.reset()
     (reported,) = events("backpressure.rejected")
     assert reported.data["depth"] == reported.data["bound"] == 1
-    assert reported.data["job_type"] == envelope().type
+    assert reported.data["job_type"] == EnvelopeFactory().type
     assert Queue.objects.get(name=NAME).full_at is not None
 
 
@@ -398,7 +402,7 @@ def test_who_waits_for_room_gets_it_within_a_moment() -> None:
     done = threading.Event()
 
     def wait() -> None:
-        pushing.push(envelope(queue=NAME), waiting(20))
+        pushing.push(EnvelopeFactory(queue=NAME), waiting(20))
         done.set()
 
     with beside(wait):
@@ -413,9 +417,9 @@ def test_nobody_waits_inside_a_transaction_or_for_what_can_never_fit() -> None:
     add()
     began = time.monotonic()
     with transaction.atomic(), pytest.raises(QueueFull):
-        pushing.push(envelope(queue=NAME), waiting(60))
+        pushing.push(EnvelopeFactory(queue=NAME), waiting(60))
     with pytest.raises(QueueFull):
-        pushing.push_batch([envelope(queue=NAME)] * 2, waiting(60))
+        pushing.push_batch([EnvelopeFactory(queue=NAME)] * 2, waiting(60))
     assert time.monotonic() - began < 50
 
 

@@ -21,7 +21,7 @@ from django_ojs.operations.fail import fail
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions
 from django_ojs.storage import in_memory_state
-from tests.factories import BOOM, envelope, hourly
+from tests.factories import BOOM, EnvelopeFactory, hourly
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote
 from tests.shells import Shell
@@ -39,7 +39,7 @@ def bound(depth: int | None, *, queue: str = NAME, **more: Any) -> None:
 
 def add(number: int = 1, *, queue: str = NAME) -> None:
     for _ in range(number):
-        pushing.push(envelope(queue=queue, retry=hourly()), PushOptions(generated_ids=True))
+        pushing.push(EnvelopeFactory(queue=queue, retry=hourly()), PushOptions(generated_ids=True))
 
 
 def complete(number: int, queue: str = NAME) -> None:

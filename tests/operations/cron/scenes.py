@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from factory import Factory, LazyFunction, Trait
+
 from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.models import CronJob, CronOwner
 from django_ojs.extensions.cron.operations import Definition
 from django_ojs.extensions.cron.operations.tick import last_query
 from django_ojs.extensions.events.models import Event
@@ -22,16 +24,29 @@ def each_hour() -> str:
     return f"{(datetime.now(UTC) + timedelta(minutes=30)).minute} * * * *"
 
 
-def definition(name: str = "report", expression: Any = ..., **values: Any) -> Definition:
-    """Build a definition, of `each_hour` by default; `template` is completed with a type."""
-    expression = each_hour() if expression is ... else expression
-    template = {"type": "report.make", "args": [1]} | values.pop("template", {})
-    return Definition(name=name, expression=expression, template=template, **values)
+class DefinitionFactory(Factory[Definition]):
+    """A cron job as it is registered, `in_code` or by a client; `template` may lack the type."""
+
+    class Meta:
+        model = Definition
+
+    class Params:
+        in_code = Trait(owner=CronOwner.CODE, service="shop", defined_in="shop.jobs.nightly")
+
+    name = "report"
+    expression = LazyFunction(each_hour)
+
+    @classmethod
+    def _adjust_kwargs(cls, **values: Any) -> dict[str, Any]:
+        template = {"type": "report.make", "args": [1]} | values.get("template", {})
+        return values | {"template": template}
 
 
 def register(name: str = "report", expression: Any = ..., **values: Any) -> CronJob:
     """Register a cron job, of `each_hour` by default."""
-    return cron.register(definition(name, expression, **values))[0]
+    if expression is not ...:
+        values["expression"] = expression
+    return cron.register(DefinitionFactory(name=name, **values))[0]
 
 
 def make_due(*names: str, ago: timedelta = SECOND) -> datetime:

@@ -18,7 +18,7 @@ from django_ojs.extensions.cron.models import CronJob
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage import database
 from tests.factories import jobs
-from tests.operations.cron.scenes import definition, events, make_due, register
+from tests.operations.cron.scenes import DefinitionFactory, events, make_due, register
 from tests.threads import at_once
 from tests.worker.waiting import BOUND, eventually
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_asked_for_while_schedulers_fire_overlaps_with_none() -> N
 
 
 def test_a_name_that_many_register_at_once_is_one_cron_job() -> None:
-    made = at_once([lambda: cron.register(definition("c"))] * SCHEDULERS)
+    made = at_once([lambda: cron.register(DefinitionFactory(name="c"))] * SCHEDULERS)
     assert sum(is_new for _, is_new in made) == 1
     assert CronJob.primary.count() == 1
 

@@ -11,14 +11,14 @@ from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronJob, CronOwner
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest, NotFound
 from tests.factories import jobs
-from tests.operations.cron.scenes import definition, make_due, reasons, register, tick
+from tests.operations.cron.scenes import DefinitionFactory, make_due, reasons, register, tick
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.requirement("CRON-07", "CRON-15", "CRON-19")
 def test_a_new_cron_job_has_the_defaults_and_the_time_of_its_next_run() -> None:
-    job, is_new = cron.register(definition(expression="0 * * * *"))
+    job, is_new = cron.register(DefinitionFactory(expression="0 * * * *"))
     assert is_new
     assert (job.timezone, job.overlap_policy, job.enabled) == ("UTC", "skip", True)
     assert (job.last_run_at, job.run_count, job.description) == (None, 0, None)
@@ -33,7 +33,7 @@ def test_a_new_cron_job_has_the_defaults_and_the_time_of_its_next_run() -> None:
 def test_a_name_is_registered_once_and_changed_by_the_second_time() -> None:
     register(description="first")
     job, is_new = cron.register(
-        definition(template={"type": "other.type", "options": {"queue": "slow"}})
+        DefinitionFactory(template={"type": "other.type", "options": {"queue": "slow"}})
     )
     assert not is_new
     assert (job.type, job.queue, job.description) == ("other.type", "slow", None)

@@ -17,7 +17,7 @@ from django_ojs.extensions.cron.operations import pruning, schedule
 from django_ojs.extensions.cron.operations import tick as tick_module
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry
-from django_ojs.operations.due_check import DueCheck
+from django_ojs.operations.due_jobs import DueCheck
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.spec.states import State
 from tests.factories import BOOM, jobs, read

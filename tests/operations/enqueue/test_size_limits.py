@@ -19,7 +19,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import PayloadTooLarge
 from django_ojs.storage import queue_configs
 from tests import factories
-from tests.factories import jobs
+from tests.factories import EnvelopeFactory, jobs
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
@@ -99,7 +99,7 @@ def test_a_queue_that_a_middleware_chooses_has_its_limit(small: str, settings: A
     with pytest.raises(PayloadTooLarge):
         python(document(LIMIT + 1, queue="large"))
     with pytest.raises(PayloadTooLarge):
-        pushing.push(factories.envelope(args=["x" * LIMIT]))
+        pushing.push(EnvelopeFactory(args=["x" * LIMIT]))
 
 
 def to_small(envelope: Envelope, proceed: Callable[[Envelope], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,9 +38,9 @@ from tests.factories import (
     GENERATED,
     HOUR,
     MINUTE,
+    EnvelopeFactory,
     age,
     claim,
-    envelope,
     in_state,
     is_duplicate,
     jobs,
@@ -53,14 +54,27 @@ pytestmark = pytest.mark.django_db
 LIVE = sorted(set(State) - TERMINAL)
 STATES = pytest.mark.parametrize("state", sorted(State))
 EVERY = sorted(State)
+EITHER_ROAD = pytest.mark.usefixtures("either_road")
 
 
 def policy(on_conflict: Any = "reject", **values: Any) -> UniquePolicy:
     return UniquePolicy(**({"keys": ["type", "args"], "on_conflict": on_conflict} | values))
 
 
+#: How `enqueue` pushes.
+OPTIONS = [pushing.ONE]
+
+
+@pytest.fixture(params=[pushing.ONE, pushing.PLAIN], ids=["sent id", "generated id"])
+def either_road(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Push with an id that a client sent, and with a generated one, which takes one statement."""
+    OPTIONS[:] = [request.param]
+    yield
+    OPTIONS[:] = [pushing.ONE]
+
+
 def enqueue(**values: Any) -> EnqueuedJob:
-    return pushing.push(envelope(**values))
+    return pushing.push(EnvelopeFactory(**values), *OPTIONS)
 
 
 def again(job: Job, how: UniquePolicy, **values: Any) -> EnqueuedJob:
@@ -76,6 +90,7 @@ def states_of(*found: Job | EnqueuedJob) -> list[str]:
 
 
 @STATES
+@EITHER_ROAD
 def test_by_default_a_job_that_has_not_ended_is_in_the_way(state: str) -> None:
     job = in_state(state, unique=policy())
     if state in LIVE:
@@ -93,6 +108,7 @@ def test_by_default_a_job_that_has_not_ended_is_in_the_way(state: str) -> None:
 
 @STATES
 @together("listed", EVERY, undo=True)
+@EITHER_ROAD
 def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str) -> None:
     job = in_state(state, unique=policy())
     response = again(job, policy("ignore", states=[listed]))
@@ -101,6 +117,7 @@ def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str
 
 @STATES
 @together(("minutes", "duplicate"), [(0, True), (58, True), (60, False), (3_600, False)], undo=True)
+@EITHER_ROAD
 def test_a_period_runs_from_the_creation_of_the_job_that_exists(
     state: str, minutes: int, duplicate: bool
 ) -> None:
@@ -110,6 +127,7 @@ def test_a_period_runs_from_the_creation_of_the_job_that_exists(
     assert is_duplicate(found) is duplicate
 
 
+@EITHER_ROAD
 def test_the_period_of_the_new_job_counts_and_not_that_of_the_old_one() -> None:
     job = push(unique=policy(period="PT1S"))
     age(job.id, MINUTE)
@@ -119,6 +137,7 @@ def test_the_period_of_the_new_job_counts_and_not_that_of_the_old_one() -> None:
     assert again(other, policy(period="PT1S")).id != other.id
 
 
+@EITHER_ROAD
 def test_an_expired_job_that_nobody_has_moved_yet_has_ended() -> None:
     job = push(expires_at=MINUTE, unique=policy())
     age(job.id, HOUR)
@@ -128,6 +147,7 @@ def test_an_expired_job_that_nobody_has_moved_yet_has_ended() -> None:
 
 
 @pytest.mark.parametrize("state", ["scheduled", "retryable"])
+@EITHER_ROAD
 def test_a_due_job_that_nobody_has_moved_yet_is_available(state: str) -> None:
     job = in_state(state, unique=policy())
     assert not is_duplicate(again(job, policy("ignore", states=["available"])))
@@ -139,6 +159,7 @@ def test_a_due_job_that_nobody_has_moved_yet_is_available(state: str) -> None:
     assert again(job, policy("ignore")).id == job.id
 
 
+@EITHER_ROAD
 def test_a_job_without_a_policy_is_in_nobodys_way_and_has_no_key() -> None:
     job = push(args=[1])
     assert read(job.id).unique_key is job.unique_key is None
@@ -158,6 +179,7 @@ def test_a_job_without_a_policy_is_in_nobodys_way_and_has_no_key() -> None:
         ({"keys": ["meta"], "meta_keys": ["tenant"]}, [True, True, False, False]),
     ],
 )
+@EITHER_ROAD
 def test_each_dimension_distinguishes_jobs(dimensions: dict[str, Any], same: list[bool]) -> None:
     how = UniquePolicy(**dimensions, on_conflict="ignore")
     values = {"queue": "q", "args": [{"a": 1, "b": 2}], "meta": {"tenant": "x"}, "unique": how}
@@ -174,6 +196,7 @@ def test_each_dimension_distinguishes_jobs(dimensions: dict[str, Any], same: lis
 # --- What becomes of it ------------------------------------------------------------------------
 
 
+@EITHER_ROAD
 def test_ignore_returns_the_job_that_is_there_as_it_is_now() -> None:
     job = push(args=[1], tags=["first"], unique=policy())
     claim(job)
@@ -189,6 +212,7 @@ def test_ignore_returns_the_job_that_is_there_as_it_is_now() -> None:
 
 @pytest.mark.parametrize("strategy", ["replace", "replace_except_schedule"])
 @STATES
+@EITHER_ROAD
 def test_replace_cancels_what_has_not_ended(state: str, strategy: str) -> None:
     job = in_state(state, args=["old"], unique=policy(keys=["type"]))
     new = enqueue(args=["new"], unique=policy(strategy, keys=["type"], states=EVERY))
@@ -200,6 +224,7 @@ def test_replace_cancels_what_has_not_ended(state: str, strategy: str) -> None:
     assert new.job().args == ["new"]
 
 
+@EITHER_ROAD
 def test_replace_takes_the_job_from_the_worker_that_runs_it() -> None:
     claimed = claim(push(unique=policy()))
     again(read(claimed.id), policy("replace"))
@@ -207,6 +232,7 @@ def test_replace_takes_the_job_from_the_worker_that_runs_it() -> None:
         ack.ack(claimed.id)
 
 
+@EITHER_ROAD
 def test_replace_cancels_all_that_are_in_the_way() -> None:
     first = push(args=[1], unique=policy())
     second = again(first, policy(states=["active"]))
@@ -214,6 +240,7 @@ def test_replace_cancels_all_that_are_in_the_way() -> None:
     assert states_of(first, second, last) == ["cancelled", "cancelled", "available"]
 
 
+@EITHER_ROAD
 def test_replace_except_schedule_keeps_the_time_and_takes_the_rest() -> None:
     text = "2199-01-01T14:30:00+02:00"
     how = policy("replace_except_schedule", keys=["type"])
@@ -226,6 +253,7 @@ def test_replace_except_schedule_keeps_the_time_and_takes_the_rest() -> None:
     assert new.envelope() == read(new.id).envelope()
 
 
+@EITHER_ROAD
 def test_replace_except_schedule_keeps_a_relative_time_and_needs_none_of_its_own() -> None:
     how = policy("replace_except_schedule", keys=["type"])
     first = push(scheduled_at=HOUR, unique=how)
@@ -235,6 +263,7 @@ def test_replace_except_schedule_keeps_a_relative_time_and_needs_none_of_its_own
     assert new.envelope()["scheduled_at"] == format_timestamp(first.due_at)
 
 
+@EITHER_ROAD
 def test_replace_takes_its_own_time_and_so_does_the_other_for_what_was_not_scheduled() -> None:
     first = push(scheduled_at=HOUR, unique=policy())
     assert again(first, policy("replace")).state == "available"
@@ -267,7 +296,7 @@ def test_a_discarded_job_lets_go_of_its_key() -> None:
 
 
 def batch(*values: dict[str, Any]) -> list[EnqueuedJob]:
-    return pushing.push_batch([envelope(**({"type": "test.b"} | v)) for v in values])
+    return pushing.push_batch([EnvelopeFactory(**({"type": "test.b"} | v)) for v in values])
 
 
 def test_a_rejected_job_takes_its_whole_batch_along_and_says_which_it_was() -> None:
@@ -467,10 +496,67 @@ def test_signals_and_rollups_are_for_what_was_stored() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
-    envelopes = [envelope() for _ in range(count)]
+    envelopes = EnvelopeFactory.create_batch(count)
     with CaptureQueriesContext(connection) as queries:
         pushing.push_batch(envelopes, GENERATED)
     assert len(queries) == 1
+
+
+def _statements(how: UniquePolicy, **values: Any) -> tuple[int, EnqueuedJob | None]:
+    """Return the number of statements of an enqueue with a generated id, and its result."""
+    wanted = {"type": "test.one", "unique": how} | values
+    with CaptureQueriesContext(connection) as queries:
+        try:
+            job = pushing.push(EnvelopeFactory(**wanted), pushing.PLAIN)
+        except DuplicateJob:
+            job = None
+    return len(queries), job
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("period", [None, "1h"])
+def test_a_unique_job_costs_one_statement_and_a_duplicate_two(period: str | None) -> None:
+    with override_settings(OJS={}):
+        first = _statements(policy(period=period), args=[1])
+        assert (first[0], first[1] and first[1].state) == (1, "available")
+        assert _statements(policy(period=period), args=[1]) == (2, None)
+        count, ignored = _statements(policy("ignore", period=period), args=[1])
+        assert count == 2
+        assert ignored is not None
+        assert ignored.id == first[1].id  # type: ignore[union-attr]  # It was stored, as asserted.
+        assert _statements(policy(period=period), args=[2])[0] == 1
+
+
+@pytest.mark.postgresql
+def test_a_job_older_than_the_period_is_not_searched_for_again() -> None:
+    with override_settings(OJS={}):
+        how = policy(period="1h", states=EVERY)
+        first = _statements(how)[1]
+        assert first is not None
+        age(first.id, 2 * HOUR)
+        count, second = _statements(how)
+        assert (count, second is not None and second.id != first.id) == (1, True)
+
+
+@pytest.mark.postgresql
+def test_one_statement_stores_what_is_in_the_columns_of_any_job() -> None:
+    values: dict[str, Any] = {
+        "queue": "whole",
+        "args": ["ä", {"n": 1}],
+        "meta": {"trace": "1"},
+        "priority": 7,
+        "timeout_ms": 1_000,
+        "visibility_timeout_ms": 2_000,
+    }
+    with override_settings(OJS={}):
+        one = pushing.push(EnvelopeFactory(unique=policy(), **values), pushing.PLAIN)
+        first = Job.primary.filter(pk=one.id).values().get()
+        jobs().delete()
+        other = pushing.push(EnvelopeFactory(unique=policy(), **values), pushing.ONE)
+    second = Job.primary.filter(pk=other.id).values().get()
+    different = {name for name in first if first[name] != second[name]}
+    assert first["unique_key"]
+    assert different == {"id", "created_at", "enqueued_at"}
 
 
 # --- From Python -------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from django_ojs.operations import queues
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.storage import database
-from tests.factories import HOUR, own_connections, push, worker
+from tests.factories import HOUR, WorkerFactory, own_connections, push
 from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND
 
@@ -134,7 +134,7 @@ def test_filters_take_types_patterns_queues_and_types_of_jobs_all_of_them_togeth
         push(queue="a", type="one.job")
         push(queue="b", type="two.job")
         queues.pause("a")
-        worker("w")
+        WorkerFactory(id="w")
         assert len(read_all()) == 5
         assert len(read_all(types=["job.*", "worker.started"])) == 3
         assert [e["type"] for e in read_all(queues=["a"])] == ["job.enqueued", "queue.paused"]

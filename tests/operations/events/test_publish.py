@@ -21,7 +21,6 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, expiry, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.access.operator import acting
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.spec.failure import Failure
@@ -32,9 +31,10 @@ from tests.factories import (
     HOUR,
     MINUTE,
     WORKER,
+    EnvelopeFactory,
+    WorkerFactory,
     active,
     age,
-    envelope,
     hourly,
     in_state,
     push,
@@ -42,7 +42,6 @@ from tests.factories import (
     silence,
     steady,
     take_back_dead,
-    worker,
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -156,62 +155,64 @@ CHANGES = {
         nothing, lambda _: queues.configure("q", {}), ["queue.config_updated"]
     ),
     "delete a queue": Change(quiet, queues.delete, ["queue.deleted"]),
-    "first beat": Change(nothing, lambda _: worker(), ["worker.started", "worker.heartbeat"]),
-    "next beat": Change(worker, lambda _: worker(), ["worker.heartbeat"]),
+    "first beat": Change(
+        nothing, lambda _: WorkerFactory(), ["worker.started", "worker.heartbeat"]
+    ),
+    "next beat": Change(WorkerFactory, lambda _: WorkerFactory(), ["worker.heartbeat"]),
     "beat with a job": Change(
-        lambda: (worker(), active())[1],
+        lambda: (WorkerFactory(), active())[1],
         lambda job: beat.beat(WORKER, holding=[job.id]),
         ["worker.heartbeat", "job.heartbeat"],
     ),
     "quiet by itself": Change(
-        worker,
-        lambda _: worker(state=Directive.QUIET),
+        WorkerFactory,
+        lambda _: WorkerFactory(state=Directive.QUIET),
         ["worker.quiet", "worker.heartbeat"],
     ),
     "quiet as before": Change(
-        lambda: (worker(), worker(state=Directive.QUIET)),
-        lambda _: worker(state=Directive.QUIET),
+        lambda: (WorkerFactory(), WorkerFactory(state=Directive.QUIET)),
+        lambda _: WorkerFactory(state=Directive.QUIET),
         ["worker.heartbeat"],
     ),
     "directed to be quiet": Change(
-        worker,
+        WorkerFactory,
         lambda _: (beat.direct(WORKER, Directive.QUIET), beat.direct(WORKER, Directive.QUIET)),
         ["worker.quiet"],
     ),
     "quiet as it was directed": Change(
-        lambda: (worker(), beat.direct(WORKER, Directive.QUIET)),
-        lambda _: worker(state=Directive.QUIET),
+        lambda: (WorkerFactory(), beat.direct(WORKER, Directive.QUIET)),
+        lambda _: WorkerFactory(state=Directive.QUIET),
         ["worker.heartbeat"],
     ),
     "stopping by itself": Change(
-        worker,
-        lambda _: worker(state=Directive.TERMINATE),
+        WorkerFactory,
+        lambda _: WorkerFactory(state=Directive.TERMINATE),
         ["worker.quiet", "worker.heartbeat"],
     ),
     "stopping after it was quiet": Change(
-        lambda: (worker(), worker(state=Directive.QUIET)),
-        lambda _: worker(state=Directive.TERMINATE),
+        lambda: (WorkerFactory(), WorkerFactory(state=Directive.QUIET)),
+        lambda _: WorkerFactory(state=Directive.TERMINATE),
         ["worker.heartbeat"],
     ),
     "directed to stop": Change(
-        worker,
+        WorkerFactory,
         lambda _: (beat.direct(WORKER, Directive.TERMINATE), beat.direct(WORKER, Directive.QUIET)),
         ["worker.quiet"],
     ),
     "end by a signal, without a job": Change(
-        worker,
+        WorkerFactory,
         lambda _: removal.remove(WORKER, reason="signal"),
         ["worker.quiet", "worker.stopped"],
     ),
     "end by a signal, after it was quiet": Change(
-        lambda: (worker(), worker(state=Directive.TERMINATE)),
+        lambda: (WorkerFactory(), WorkerFactory(state=Directive.TERMINATE)),
         lambda _: removal.remove(WORKER, reason="signal"),
         ["worker.stopped"],
     ),
-    "deregister": Change(worker, lambda _: removal.remove(WORKER), ["worker.stopped"]),
+    "deregister": Change(WorkerFactory, lambda _: removal.remove(WORKER), ["worker.stopped"]),
     "deregister again": Change(nothing, lambda _: removal.remove(WORKER), []),
     "die": Change(
-        lambda: (worker(), active(), silence(WORKER)),
+        lambda: (WorkerFactory(), active(), silence(WORKER)),
         lambda _: take_back_dead(),
         ["job.failed", "job.enqueued", "worker.stopped"],
     ),
@@ -384,7 +385,7 @@ def test_the_event_names_who_paused_a_queue_where_it_is_known() -> None:
 
 def test_a_worker_is_published_as_it_describes_itself() -> None:
     now = datetime.now(UTC)
-    worker(registration=Registration(queues=("a", "b"), concurrency=8, started_at=now))
+    WorkerFactory(queues=("a", "b"), concurrency=8, started_at=now)
     removal.remove(WORKER, reason="signal", jobs_completed=12)
     (_, started), (_, quiet), (_, stopped) = published()
     assert quiet == {"worker_id": WORKER, "active_jobs": 0}
@@ -394,7 +395,7 @@ def test_a_worker_is_published_as_it_describes_itself() -> None:
 
 
 def test_two_that_find_the_same_dead_worker_publish_it_once() -> None:
-    worker()
+    WorkerFactory()
     silence(WORKER, MINUTE)
     first, second = rescue.DeadWorkers(), rescue.DeadWorkers()
     with steady():
@@ -418,7 +419,7 @@ def test_a_job_that_is_rejected_is_not_published_and_leaves_the_transaction_usab
             with pytest.raises(DuplicateJob):
                 push(id=job.pk)
             with pytest.raises(DuplicateJob):
-                pushing.push_batch([envelope(), envelope(id=job.pk)])
+                pushing.push_batch([EnvelopeFactory(), EnvelopeFactory(id=job.pk)])
             other = push()
         assert [data["job_id"] for _, data in published()] == [str(job.pk), str(other.pk)]
 
@@ -434,7 +435,7 @@ def test_what_is_rejected_is_not_published() -> None:
 
 @pytest.mark.parametrize("number", [1, 1000])
 def test_events_of_a_batch_are_stored_in_one_statement(number: int) -> None:
-    wanted = [envelope(queue="batch") for _ in range(number)]
+    wanted = EnvelopeFactory.create_batch(number, queue="batch")
     with ALL, CaptureQueriesContext(connection) as queries:
         pushing.push_batch(wanted, GENERATED)
     assert len([q for q in queries if "INTO ojs_event" in q["sql"]]) == 1

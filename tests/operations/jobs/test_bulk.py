@@ -15,7 +15,7 @@ from django_ojs.models import Attempt
 from django_ojs.operations import ack, fetch, retry
 from django_ojs.operations.jobs import bulk, bulk_step
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.states import TERMINAL, State
@@ -289,7 +289,7 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
             JobFilter(queue="race", states=(State.ACTIVE, State.AVAILABLE))
         ),
         "delete": lambda: bulk.delete_all(JobFilter(queue="old")),
-        "prune": lambda: sum(pruning.prune() for _ in range(6)),
+        "prune": lambda: sum(job_pruning.prune() for _ in range(6)),
     }
     responses = dict(zip(tasks, at_once([*tasks.values()]), strict=True))
     completed = responses["acks forward"] | responses["acks backward"]

@@ -12,8 +12,8 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extensions.workflows.models import WorkflowStep
-from django_ojs.models import BulkOperation, BulkOperationJob, Job
-from django_ojs.operations import beat, cancel, run_now
+from django_ojs.models import BulkOperationJob, Job
+from django_ojs.operations import cancel, run_now
 from django_ojs.operations.jobs import filter_json
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import count, list_jobs
@@ -21,7 +21,9 @@ from django_ojs.operations.jobs.search_hints import unknown_name
 from django_ojs.operations.jobs.search_query import parse
 from django_ojs.spec import ids
 from django_ojs.spec.states import State
-from tests.factories import HOUR, MINUTE, active, age, hourly, in_state, jobs, push, read, worker
+from tests import factories
+from tests.factories import HOUR, MINUTE, active, age, hourly, in_state, jobs, push, read
+from tests.model_factories import BulkOperationFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -112,7 +114,7 @@ def test_names_are_several_or_excluded() -> None:
 
 def test_a_host_is_that_of_a_registered_worker() -> None:
     for name, host in (("one", "web-1"), ("two", "web-2")):
-        worker(name, registration=beat.Registration(hostname=host))
+        factories.WorkerFactory(id=name, hostname=host)
     mine, _ = active("one"), active("two")
     assert found("host:web-1") == {mine.id}
     assert unknown_name(JobFilter(host="web-1")) is None
@@ -171,8 +173,8 @@ def test_no_state_and_qualifier_reads_more_than_the_scan_limit() -> None:
         cursor.execute("ANALYZE ojs_job")
         # Of a large table it scans all rows by several processes instead.
         cursor.execute("SET LOCAL enable_bitmapscan = off")
-    worker("w1", registration=beat.Registration(hostname="web-1"))
-    retry = BulkOperation.objects.create(action="retry", ordered_by="ann")
+    factories.WorkerFactory(id="w1", hostname="web-1")
+    retry = BulkOperationFactory()
     followed = jobs().order_by("pk").values_list("pk", flat=True)[:_LIMIT]
     BulkOperationJob.objects.bulk_create(
         [BulkOperationJob(operation=retry, job_id=key) for key in followed]

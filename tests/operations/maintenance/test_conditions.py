@@ -4,46 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
-from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.cron.models import CronJob, CronRun
+from django_ojs.extensions.cron.models import CronJob
 from django_ojs.extensions.cron.operations import tick
 from django_ojs.extensions.cron.operations.pruning import RunPruner
 from django_ojs.extensions.events import storage as stored_events
-from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.limits import limit_checks
-from django_ojs.extensions.limits.models import LimitCheck
 from django_ojs.extensions.outbox import local
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import extension as statistics
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import dispatch
 from django_ojs.extensions.workflows import storage as workflows_storage
-from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.extensions.workflows.operations import pruning as workflow_pruning
-from django_ojs.models import BulkOperation, Worker
-from django_ojs.operations import beat, expiry, promotion, queues
+from django_ojs.models import Worker
+from django_ojs.operations import expiry, promotion, queues
 from django_ojs.operations.jobs import bulk_execution
-from django_ojs.operations.maintenance import pruning, timeouts
+from django_ojs.operations.maintenance import job_pruning, timeouts
 from django_ojs.operations.workers.rescue import DeadWorkers, lapsed_condition
-from django_ojs.spec import ids
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.figures import counts
 from tests import factories
+from tests import model_factories as rows
 from tests.operations.cron import scenes as cron_jobs
 
 pytestmark = pytest.mark.django_db
 
 YEARS = timedelta(days=4000)
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 
 
 def due_job() -> None:
@@ -58,62 +52,15 @@ def expired_job() -> None:
     factories.age(factories.push(expires_at=HOUR).pk, 2 * HOUR)
 
 
-def old_workflow() -> None:
-    Workflow.primary.create(
-        jobs_total=1, steps_left=0, state="cancelled", finished_at=Now() - YEARS
-    )
-
-
-def old_run() -> None:
-    CronRun.primary.create(
-        name="c", job_id=ids.uuid7(), scheduled_at=Now(), triggered_at=Now() - YEARS
-    )
-
-
 def due_cron_job() -> None:
     cron_jobs.register("c")
     CronJob.primary.update(due_at=Now() - HOUR)
 
 
-def ready_step(start_after: timedelta | None = None) -> None:
-    WorkflowStep.primary.create(
-        workflow_id=ids.uuid7(),
-        position=0,
-        key="a",
-        condition="all",
-        state="ready",
-        start_after=None if start_after is None else Now() + start_after,
-    )
-
-
-def rollup(age: timedelta, rows: int = 1) -> None:
-    minute = datetime.now().astimezone().replace(second=0, microsecond=0) - age
-    for _ in range(rows):
-        Rollup.primary.create(minute=minute, queue="q", type="test.job")
-
-
-def entry(**values: Any) -> None:
-    OutboxEntry.primary.create(
-        job_id=ids.uuid7(), type="test.job", queue="q", destination="local", **values
-    )
-
-
-def event(age: timedelta = timedelta(0), position: int | None = None) -> None:
-    Event.primary.create(
-        event_id=ids.uuid7(),
-        type="queue.paused",
-        subject="q",
-        queue="q",
-        data={},
-        position=position,
-    )
-    Event.primary.update(time=F("time") - age)
-
-
 def silent_worker() -> None:
-    beat.beat("silent")
+    factories.WorkerFactory(id="silent")
     factories.silence("silent", HOUR)
-    beat.beat("steady", interval=HOUR)
+    factories.WorkerFactory(id="steady", interval=HOUR)
     Worker.primary.filter(pk="steady").update(steady_since=Now() - 3 * HOUR)
 
 
@@ -137,19 +84,20 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
     ),
     workflows_storage.due_condition: (
         [
-            ready_step,
-            lambda: ready_step(-HOUR),
-            lambda: EndedWorkflowJob.primary.create(
-                workflow_id=ids.uuid7(), job_id=ids.uuid7(), state="completed"
-            ),
+            lambda: rows.WorkflowStepFactory(state="ready"),
+            lambda: rows.WorkflowStepFactory(state="ready", start_after=Now() - HOUR),
+            rows.EndedWorkflowJobFactory,
         ],
-        [lambda: ready_step(HOUR)],
+        [lambda: rows.WorkflowStepFactory(state="ready", start_after=Now() + HOUR)],
     ),
     limit_checks.due_condition: (
-        [lambda: LimitCheck.primary.create(limit_key="k", due_at=Now() - HOUR)],
-        [lambda: LimitCheck.primary.create(limit_key="k", due_at=Now() + HOUR)],
+        [lambda: rows.LimitCheckFactory(due_at=Now() - HOUR)],
+        [lambda: rows.LimitCheckFactory(due_at=Now() + HOUR)],
     ),
-    lambda: DeadWorkers().condition(): ([silent_worker], [lambda: beat.beat("live")]),
+    lambda: DeadWorkers().condition(): (
+        [silent_worker],
+        [lambda: factories.WorkerFactory(id="live")],
+    ),
     lapsed_condition: (
         [lapsed_lease],
         [factories.active, lambda: factories.age(factories.active().id, 10 * HOUR)],
@@ -164,19 +112,28 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
     ),
     bulk_execution.open_condition: (
         [
-            lambda: BulkOperation.primary.create(action="cancel", filter={}, state="pending"),
-            lambda: BulkOperation.primary.create(action="cancel", filter={}, state="running"),
+            lambda: rows.BulkOperationFactory(state="pending"),
+            lambda: rows.BulkOperationFactory(state="running"),
         ],
-        [lambda: BulkOperation.primary.create(action="cancel", filter={}, state="done")],
+        [lambda: rows.BulkOperationFactory(state="done")],
     ),
     dispatch.active_condition: (
-        [lambda: Webhook.primary.create(url="https://a.example", salt="s")],
-        [lambda: Webhook.primary.create(url="https://a.example", salt="s", active=False)],
+        [rows.SubscriptionFactory],
+        [lambda: rows.SubscriptionFactory(active=False)],
     ),
-    local.condition: ([entry], [lambda: entry(state="sent", sent_at=Now())]),
-    stored_events.unsettled_condition: ([event], [lambda: event(position=1)]),
-    log.old_condition: ([lambda: event(YEARS, 1)], [lambda: event(position=1)]),
-    pruning.condition: (
+    local.condition: (
+        [rows.OutboxEntryFactory],
+        [lambda: rows.OutboxEntryFactory(state="sent", sent_at=Now())],
+    ),
+    stored_events.unsettled_condition: (
+        [rows.EventFactory],
+        [lambda: rows.EventFactory(position=1)],
+    ),
+    log.old_condition: (
+        [lambda: rows.EventFactory(position=1, time=Now() - YEARS)],
+        [lambda: rows.EventFactory(position=1)],
+    ),
+    job_pruning.condition: (
         [
             lambda state=state: factories.age(factories.in_state(state).pk, YEARS)  # type: ignore[misc]  # its default binds the state
             for state in ("completed", "cancelled", "discarded")
@@ -186,18 +143,27 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
             lambda: factories.in_state("completed"),
         ],
     ),
-    workflow_pruning.condition: ([old_workflow], []),
-    RunPruner().condition: ([old_run], []),
+    workflow_pruning.condition: (
+        [lambda: rows.WorkflowFactory(state="cancelled", finished_at=Now() - YEARS)],
+        [],
+    ),
+    RunPruner().condition: (
+        [lambda: rows.CronRunFactory(triggered_at=Now() - YEARS)],
+        [],
+    ),
     statistics.condition: (
-        [lambda: rollup(timedelta(minutes=5), rows=2), lambda: rollup(YEARS)],
-        [lambda: rollup(timedelta(minutes=5)), lambda: rollup(timedelta(0), rows=2)],
+        [
+            lambda: rows.RollupFactory.create_batch(2, ago=5 * MINUTE),
+            lambda: rows.RollupFactory(ago=YEARS),
+        ],
+        [lambda: rows.RollupFactory(ago=5 * MINUTE), lambda: rows.RollupFactory.create_batch(2)],
     ),
     outbox.old_condition: (
         [
-            lambda: entry(state="sent", sent_at=Now() - YEARS),
-            lambda: entry(state="rejected", created_at=Now() - YEARS),
+            lambda: rows.OutboxEntryFactory(state="sent", sent_at=Now() - YEARS),
+            lambda: rows.OutboxEntryFactory(state="rejected", created_at=Now() - YEARS),
         ],
-        [lambda: entry(state="pending", created_at=Now() - YEARS)],
+        [lambda: rows.OutboxEntryFactory(state="pending", created_at=Now() - YEARS)],
     ),
 }
 
@@ -220,7 +186,7 @@ def test_it_does_not_hold_otherwise(condition: Callable[[], str], make: Make) ->
 
 def test_they_are_asked_together_in_their_order() -> None:
     due_job()
-    event()
+    rows.EventFactory()
     found = raw_queries.which_hold([condition() for condition in CONDITIONS])
     wanted = {promotion.due_condition, stored_events.unsettled_condition}
     assert {each for each, holds in zip(CONDITIONS, found, strict=True) if holds} == wanted
@@ -250,7 +216,7 @@ def test_changes_of_the_counts_hold_until_they_are_folded() -> None:
 @pytest.mark.postgresql
 def test_a_session_that_ended_holds_and_is_dead_only_in_two_checks_in_a_row() -> None:
     gone = datetime.fromisoformat("2026-01-01T00:00:00Z")
-    beat.beat("worker", session=(1, gone))
+    factories.WorkerFactory(session=(1, gone))
     dead = DeadWorkers()
     assert raw_queries.holds(dead.condition())
     assert dead.take_back() == 0

@@ -8,7 +8,7 @@ import pytest
 
 from django_ojs.models import Queue
 from django_ojs.operations import fetch, promotion, queues
-from django_ojs.operations.due_check import DueCheck
+from django_ojs.operations.due_jobs import DueCheck
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.errors import InvalidRequest
 from tests.factories import HOUR, age, in_state, push, read

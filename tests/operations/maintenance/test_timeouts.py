@@ -12,21 +12,10 @@ from django.test import override_settings
 
 from django_ojs.models import Job, Worker
 from django_ojs.operations import fail
-from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.maintenance.timeouts import REMOTE_TIMEOUT_GRACE, TIMEOUT_GRACE
 from django_ojs.spec.errors import ClaimLost
-from tests.factories import (
-    HOUR,
-    MINUTE,
-    WORKER,
-    active,
-    age,
-    hourly,
-    read,
-    steady,
-    worker,
-)
+from tests.factories import HOUR, MINUTE, WORKER, WorkerFactory, active, age, hourly, read, steady
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +41,7 @@ def test_it_goes_through_its_retry_policy() -> None:
 
 def test_a_worker_that_enforces_timeouts_and_sends_heartbeats_does_it_by_its_own_clock() -> None:
     # That of the database may have been set on by an hour.
-    worker(registration=Registration(enforces_timeouts=True))
+    WorkerFactory(enforces_timeouts=True)
     job = active(timeout_ms=60_000)
     age(job.id, HOUR)
     assert timeouts.enforce() == 0
@@ -64,7 +53,7 @@ def test_a_worker_that_enforces_timeouts_has_a_moment_to_say_it_itself(
 ) -> None:
     # In place of five seconds, which may go by on a busy machine.
     monkeypatch.setattr(timeouts, "TIMEOUT_GRACE", HOUR)
-    worker(registration=Registration(enforces_timeouts=True))
+    WorkerFactory(enforces_timeouts=True)
     Worker.objects.update(seen_at=F("seen_at") - HOUR)
     job = active(timeout_ms=60_000)
     age(job.id, HOUR / 2)
@@ -78,8 +67,8 @@ def test_a_worker_that_enforces_timeouts_has_a_moment_to_say_it_itself(
 @pytest.mark.parametrize("worker_id", [WORKER, None])
 def test_another_worker_has_none(registered: bool, worker_id: str | None) -> None:
     if registered:
-        worker(registration=Registration(hostname="elsewhere"))
-        worker("django", registration=Registration(enforces_timeouts=True))
+        WorkerFactory(hostname="elsewhere")
+        WorkerFactory(id="django", enforces_timeouts=True)
     job = active(worker_id, timeout_ms=60_000)
     age(job.id, MINUTE / 2)
     assert timeouts.enforce() == 0

@@ -18,7 +18,7 @@ from django_ojs.models import Job, Queue
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.maintenance import job_retention, pruning
+from django_ojs.operations.maintenance import job_pruning, job_retention
 from django_ojs.operations.progress import report
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest, QueueFull
@@ -26,7 +26,7 @@ from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts
-from tests.factories import BOOM, active, age_all, hourly, push, read, worker
+from tests.factories import BOOM, WorkerFactory, active, age_all, hourly, push, read
 from tests.http.api import Api, make_key
 from tests.http.test_event_stream import stream
 from tests.other_session import Other
@@ -70,7 +70,7 @@ def test_a_job_without_attempts_left_is_a_dead_letter_in_the_queue_that_is_named
 
 
 def test_a_job_whose_worker_died_at_its_last_attempt_goes_there_too() -> None:
-    job = active(queue="pay", retry=hourly(1), worker_id=worker("gone").pk)
+    job = active(queue="pay", retry=hourly(1), worker_id=WorkerFactory(id="gone").pk)
     rescue.rescue(["gone"])
     assert (read(job.id).state, read(job.id).queue) == ("discarded", "pay-dead")
 
@@ -131,9 +131,9 @@ def test_who_retries_it_may_use_both_queues() -> None:
 def kept_after(days: int) -> set[str]:
     """Prune when this many days have passed, and return the queues of what is kept."""
     age_all(timedelta(days=days))
-    pruning.QueuePruner().prune()
-    pruning.prune()
-    assert pruning.overdue() == {}
+    job_pruning.QueuePruner().prune()
+    job_pruning.prune()
+    assert job_pruning.overdue() == {}
     return set(Job.primary.values_list("queue", flat=True))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from django_ojs.extensions.workflows.operations import advance_due
 from django_ojs.operations import ack, fetch, queues
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.spec import queue_config
 from django_ojs.spec.errors import JobTypeNotAllowed, PayloadTooLarge, QueueFull, UnsupportedFeature
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -142,9 +142,9 @@ OWN: Config = {"timeout": 5, "visibility_timeout": 5, "retry": {"max_attempts": 
 
 def prune() -> None:
     """Prune until nothing is left to do."""
-    while pruning.prune():
+    while job_pruning.prune():
         pass
-    pruner = pruning.QueuePruner()
+    pruner = job_pruning.QueuePruner()
     while pruner.prune():
         pass
 

@@ -12,22 +12,12 @@ from django.utils import timezone
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.limits import limit_checks
 from django_ojs.extensions.limits.models import LimitCheck, LimitKey
-from django_ojs.operations import ack, cancel, delete, fail, fetch
+from django_ojs.operations import ack, cancel, delete, fail
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage.claims import Claimed
-from tests.factories import MINUTE, WORKER, checks_are_due, push
+from tests.factories import MINUTE, claim_limited, push_limited
 
 pytestmark = pytest.mark.django_db
-
-
-def add(key: str = "acme", number: int = 1, **policy: Any) -> list[Any]:
-    return [push(queue="carrier", rate_limit={"key": key, **policy}) for _ in range(number)]
-
-
-def claim() -> list[Claimed]:
-    checks_are_due()
-    return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 
 def events() -> list[tuple[str, str, dict[str, Any]]]:
@@ -44,9 +34,9 @@ def time_passes(by: timedelta = MINUTE * 2) -> None:
 
 @pytest.mark.requirement("RL-006")
 def test_one_event_tells_that_a_key_is_at_its_limit_and_one_that_it_no_longer_is() -> None:
-    add(number=9, concurrency=2)
-    add("plain", number=2, concurrency=9)
-    running = claim()
+    push_limited(number=9, concurrency=2)
+    push_limited("plain", number=2, concurrency=9)
+    running = claim_limited()
     begun = ("exceeded", "acme")
     data = {"key": "acme", "strategy": "concurrency", "limit": 2, "current": 2}
     assert events() == [(*begun, data)]
@@ -55,12 +45,12 @@ def test_one_event_tells_that_a_key_is_at_its_limit_and_one_that_it_no_longer_is
     while running:
         for job in running:
             ack.ack(job.id)
-        running = claim()
+        running = claim_limited()
     limit_checks.open_due()
     time_passes(MINUTE / 2)
     limit_checks.open_due()
-    add(number=4, concurrency=2)
-    running = claim()
+    push_limited(number=4, concurrency=2)
+    running = claim_limited()
     time_passes()
     limit_checks.open_due()
     assert events() == [(*begun, data)]
@@ -68,7 +58,7 @@ def test_one_event_tells_that_a_key_is_at_its_limit_and_one_that_it_no_longer_is
     while running:
         for job in running:
             ack.ack(job.id)
-        running = claim()
+        running = claim_limited()
     limit_checks.open_due()
     time_passes()
     limit_checks.open_due()
@@ -76,15 +66,15 @@ def test_one_event_tells_that_a_key_is_at_its_limit_and_one_that_it_no_longer_is
     assert events() == [(*begun, data), over]
     assert limit_checks.prune() == 1
     assert not LimitCheck.primary.exists()
-    add(number=3, concurrency=2)
-    claim()
+    push_limited(number=3, concurrency=2)
+    claim_limited()
     assert [event for event, *_ in events()] == ["exceeded", "released", "exceeded"]
 
 
 @pytest.mark.requirement("RL-006")
 def test_an_episode_ends_too_when_its_jobs_are_cancelled_and_deleted() -> None:
-    _, *others = add(number=3, rate={"limit": 1, "period": "PT1H"})
-    claim()
+    _, *others = push_limited(number=3, rate={"limit": 1, "period": "PT1H"})
+    claim_limited()
     assert events()[0][2] == {"key": "acme", "strategy": "rate", "limit": 1, "current": 1}
     for job in others:
         cancel.cancel(job.pk)
@@ -97,21 +87,21 @@ def test_an_episode_ends_too_when_its_jobs_are_cancelled_and_deleted() -> None:
 
 @pytest.mark.requirement("RL-R003", "RL-11.1-2")
 def test_a_pause_is_one_event_however_many_jobs_ask_for_it() -> None:
-    add(number=3, concurrency=5)
+    push_limited(number=3, concurrency=5)
     until = format_timestamp(timezone.now() + MINUTE)
-    for job in claim():
+    for job in claim_limited():
         fail.fail(job.id, Failure.parse({"type": "Busy", "rate_limit_until": until}))
     (adjusted,) = events()
     assert adjusted[:2] == ("dynamic_adjusted", "acme")
     assert (adjusted[2]["key"], adjusted[2]["reason"]) == ("acme", "Busy")
     assert adjusted[2]["until"][:16] == until[:16]
-    add()
-    claim()
+    push_limited()
+    claim_limited()
     assert events()[1] == ("exceeded", "acme", {"key": "acme", "strategy": "pause"})
 
 
 def test_without_recorded_events_the_episode_is_kept_all_the_same(settings: Any) -> None:
     settings.OJS = {"KEEP_EVENTS": []}
-    add(number=2, throttle={"limit": 1, "period": "PT1H"})
-    claim()
+    push_limited(number=2, throttle={"limit": 1, "period": "PT1H"})
+    claim_limited()
     assert (LimitKey.primary.get().limited_by, events()) == ("throttle", [])

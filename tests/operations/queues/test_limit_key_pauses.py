@@ -13,13 +13,12 @@ from django.utils import timezone
 import django_ojs as ojs
 from django_ojs.extensions.limits import limit_checks
 from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
-from django_ojs.operations import fail, fetch
-from django_ojs.operations.beat import Registration
+from django_ojs.operations import fail
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage.claims import Claimed
-from tests.factories import MINUTE, WORKER, age_all, checks_are_due, hourly, jobs, push, worker
+from tests import factories
+from tests.factories import MINUTE, age_all, claim_limited, hourly, jobs, push
 from tests.http.api import Api
 from tests.other_session import Other, until_one_waits
 from tests.worker.waiting import BOUND
@@ -30,11 +29,6 @@ pytestmark = pytest.mark.django_db
 def add(key: str | None = "acme", **values: Any) -> Any:
     policy = {"rate_limit": {"key": key, "concurrency": 3}} if key else {}
     return push(queue="carrier", **policy, **values)
-
-
-def claim() -> list[Claimed]:
-    checks_are_due()
-    return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 
 def rejected(**values: Any) -> Failure:
@@ -50,23 +44,23 @@ def time_passes(by: timedelta) -> None:
 @pytest.mark.requirement("RL-R003")
 def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
     add()
-    (running,) = claim()
+    (running,) = claim_limited()
     waiting, elsewhere = add(), add("bravo")
     job = fail.fail(running.id, rejected(retry_after=90))
     assert (job.state, job.spent, job.error["type"]) == ("retryable", 0, "RateLimitExceeded")
     assert MINUTE < job.due_at - timezone.now() < MINUTE * 2
-    assert [each.id for each in claim()] == [elsewhere.pk]
-    assert claim() == []
-    worker(registration=Registration(queues=("carrier",)))
+    assert [each.id for each in claim_limited()] == [elsewhere.pk]
+    assert claim_limited() == []
+    factories.WorkerFactory(queues=("carrier",))
     said = why_not_running(jobs().get(pk=waiting.pk))
     assert said is not None
     assert "paused" in said.sentence
     # What is kept of a key survives until its pause is over, however late its rates.
     time_passes(MINUTE)
-    assert claim() == []
+    assert claim_limited() == []
     assert limit_checks.prune() == 0
     time_passes(MINUTE)
-    assert {each.id for each in claim()} == {running.id, waiting.pk}
+    assert {each.id for each in claim_limited()} == {running.id, waiting.pk}
     time_passes(MINUTE * 2)
     LimitKey.primary.update(limited_since=None)
     assert limit_checks.prune() == 1
@@ -74,11 +68,11 @@ def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
 
 def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
     add(), add()
-    running, other = claim()
+    running, other = claim_limited()
     add()
     fail.fail(running.id, rejected(retry_after=90))
     fail.requeue(other.id, rejected(retry_after=30))
-    assert claim() == []
+    assert claim_limited() == []
     assert limit_checks.open_due() == 0
     assert jobs().filter(hold=HELD).count() == 2
     time_passes(MINUTE)
@@ -92,10 +86,10 @@ def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
 
 def test_without_a_key_a_job_waits_alone() -> None:
     other = (add(None), add(None))
-    first, second = claim()
+    first, second = claim_limited()
     assert fail.fail(first.id, rejected(retry_after=60)).spent == 0
     fail.requeue(second.id)
-    assert [job.id for job in claim()] == [second.id]
+    assert [job.id for job in claim_limited()] == [second.id]
     assert {first.id, second.id} == {job.pk for job in other}
     assert not LimitKey.primary.exists()
 
@@ -120,7 +114,7 @@ def test_a_worker_over_http_pauses_a_key() -> None:
 
 def test_a_time_in_the_past_is_an_ordinary_failure() -> None:
     add(retry=hourly(1))
-    (running,) = claim()
+    (running,) = claim_limited()
     past = Failure.parse({"type": "E", "rate_limit_until": "2020-01-01T00:00:00Z"})
     assert fail.fail(running.id, past).state == "discarded"
     assert not LimitKey.primary.exists()
@@ -132,7 +126,7 @@ def test_a_time_in_the_past_is_an_ordinary_failure() -> None:
 def test_of_two_pauses_at_the_same_time_the_longer_one_holds() -> None:
     add()
     add()
-    first, second = claim()
+    first, second = claim_limited()
     with Other() as other:
         with transaction.atomic():
             fail.fail(first.id, rejected(retry_after=timedelta(hours=20)))

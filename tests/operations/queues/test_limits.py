@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
@@ -15,7 +16,7 @@ from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.models import Queue
 from django_ojs.operations import ack, fail, fetch, queue_rows, queues
 from django_ojs.storage import in_memory_state
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.next_starts import next_starts
 from tests.factories import WORKER, hourly, jobs, push, push_many
 from tests.http.api import Api
@@ -360,3 +361,15 @@ def test_a_limit_that_sql_has_written_holds_once_the_maintenance_has_seen_it() -
     in_memory_state.reset()
     assert len(fetch.fetch(["written"], count=3, worker_id=WORKER)) == 1
     assert queue_rows.put_rules_right() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_limits_that_are_taken_out_and_migrated_again_hold_for_the_next_claim() -> None:
+    queues.configure("kept", {"concurrency": 1})
+    push_many(3, queue="kept", rate_limit={"key": "acme", "concurrency": 1})
+    push_many(3, queue="kept")
+    assert len(claim("kept", count=6)) == 1
+    call_command("migrate", "ojs_limits", "zero", verbosity=0)
+    call_command("migrate", "ojs_limits", verbosity=0)
+    in_memory_state.reset()
+    assert claim("kept", count=6) == []

@@ -20,7 +20,7 @@ from django_ojs.models import Queue
 from django_ojs.operations import ack, expiry, fetch, queues, retry
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import in_memory_state, queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.next_starts import next_starts
 from tests.cases import together
 from tests.factories import MINUTE, WORKER, checks_are_due, hourly, jobs, jobs_of_key, push

@@ -23,7 +23,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, promotion, queues, retry
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.storage import in_memory_state, queue_configs, ruled_claims
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.factories import (
     HOUR,
     MINUTE,

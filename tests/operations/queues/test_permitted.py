@@ -11,8 +11,9 @@ from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.push import push_batch
 from django_ojs.spec.errors import JobTypeNotAllowed
-from tests.factories import envelope, jobs, push
+from tests.factories import EnvelopeFactory, jobs, push
 from tests.http.api import Api
+from tests.model_factories import ApiKeyFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +24,7 @@ keys_only = override_settings(
 
 
 def api_of(name: str) -> Api:
-    return Api(api_keys.create(name=name, scopes=("producer",))[1])
+    return Api(ApiKeyFactory(name=name, scopes=("producer",))[1])
 
 
 @pytest.mark.parametrize("job_type", ["payment.refund", "payment.card.charge", "report"])
@@ -37,7 +38,9 @@ def test_a_type_that_a_pattern_matches_is_accepted(job_type: str) -> None:
 def test_another_type_is_rejected_in_python_and_over_http(job_type: str) -> None:
     queues.configure("payments", {"allowed_job_types": ["payment.*", "report"]})
     with pytest.raises(JobTypeNotAllowed) as caught:
-        push_batch([envelope(type="report"), envelope(queue="payments", type=job_type)])
+        push_batch(
+            [EnvelopeFactory(type="report"), EnvelopeFactory(queue="payments", type=job_type)]
+        )
     assert caught.value.details == {"field": "type", "index": 1}
     body = {"type": job_type, "args": [], "queue": "payments"}
     api_of("web").post("jobs", body).error(422, "JOB_TYPE_NOT_ALLOWED", field="type")
@@ -80,7 +83,7 @@ def test_only_the_listed_producers_enqueue_over_http() -> None:
 
 @keys_only
 def test_a_producer_may_be_listed_by_the_prefix_that_a_rotation_keeps() -> None:
-    key, text = api_keys.create(name="web", scopes=("producer",))
+    key, text = ApiKeyFactory(scopes=["producer"])
     queues.configure("payments", {"producers": [key.principal]})
     rotated = api_keys.replace(key.prefix)[1]
     for secret in (text, rotated):

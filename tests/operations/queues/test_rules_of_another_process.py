@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import queue_configs
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from tests.cases import together
 from tests.factories import WORKER, jobs, push, push_many
 

@@ -13,8 +13,8 @@ from django.db import connection, transaction
 from django_ojs.models import Worker
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.workers import removal, rescue
-from django_ojs.storage.claims import Claimed
-from tests.factories import WORKER, jobs, push, read, worker
+from django_ojs.storage.claimed_job import Claimed
+from tests.factories import WORKER, WorkerFactory, jobs, push, read
 from tests.other_session import Other, until_one_waits
 from tests.worker.waiting import BOUND
 
@@ -41,7 +41,7 @@ def test_a_worker_without_a_row_gets_no_job(way: str) -> None:
     job = push(queue=QUEUE, **options)
     assert claim() == []
     assert read(job.pk).state == "available"
-    worker()
+    WorkerFactory()
     assert [found.id for found in claim()] == [job.pk]
 
 
@@ -55,7 +55,7 @@ def test_a_worker_over_http_gets_jobs_before_it_has_a_row() -> None:
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_claim_that_finds_no_job_writes_nothing() -> None:
-    worker()
+    WorkerFactory()
     with transaction.atomic(), connection.cursor() as cursor:
         assert claim() == []
         cursor.execute("SELECT pg_current_xact_id_if_assigned() IS NULL")
@@ -71,7 +71,7 @@ def test_a_rescue_leaves_a_worker_whose_claim_is_not_committed(way: str) -> None
     config, options = WAYS[way]
     queues.configure(QUEUE, config)
     job = push(queue=QUEUE, **options)
-    worker()
+    WorkerFactory()
     with Other() as other, transaction.atomic():
         assert len(claim()) == 1
         assert other.do(lambda: rescue.rescue([WORKER])).result(BOUND) == 0
@@ -86,7 +86,7 @@ def test_a_rescue_leaves_a_worker_whose_claim_is_not_committed(way: str) -> None
 @pytest.mark.django_db(transaction=True)
 def test_a_claim_waits_for_a_removal_and_takes_no_job() -> None:
     push(queue=QUEUE)
-    worker()
+    WorkerFactory()
     with Other() as other:
         with transaction.atomic():
             removal.remove(WORKER)
@@ -99,7 +99,7 @@ def test_a_claim_waits_for_a_removal_and_takes_no_job() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_removal_looks_for_jobs_again_under_the_lock_of_the_row() -> None:
     push(queue=QUEUE)
-    worker()
+    WorkerFactory()
 
     def claim_after_the_lock(execute: Any, sql: str, *rest: Any) -> Any:
         found = execute(sql, *rest)

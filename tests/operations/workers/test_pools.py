@@ -9,19 +9,15 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.models import Worker
-from django_ojs.operations import beat, fetch, queues
+from django_ojs.operations import fetch, queues
 from django_ojs.operations.workers import registry
 from django_ojs.reports import findings, queue_overview
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.storage.claims import Claimed
-from tests.factories import jobs, push, worker
+from django_ojs.storage.claimed_job import Claimed
+from tests.factories import WorkerFactory, jobs, push
 
 GPU = {"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}, "rest": {"queues": ["mail"]}}}
-
-
-def member(name: str, pool: str, *queues: str) -> None:
-    worker(name, registration=beat.Registration(queues=queues, pool=pool))
 
 
 def fetched(queues: Sequence[str], count: int = 100, **values: Any) -> list[Claimed]:
@@ -64,7 +60,7 @@ def test_a_job_that_must_run_alone_starts_no_process_that_would_not_get_it() -> 
 @pytest.mark.django_db
 def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
     job = push(queue="images")
-    member("w", "", "images", "mail")
+    WorkerFactory(id="w", queues=("images", "mail"), pool="")
     assert queue_overview.listeners().by_queue == {"mail": 1}
     reason = why_not_running(job)
     assert reason is not None
@@ -76,10 +72,10 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
     (row,) = queue_overview.overview([status], flows={}, oldest={}, listens={})
     (finding,) = findings.of_queue(row, is_stopped=False)
     assert (finding.kind, finding.command) == ("queue_unworked", "ojs_worker --pool gpu")
-    member("everywhere", "", "*")
+    WorkerFactory(id="everywhere", queues=("*",), pool="")
     assert not queue_overview.is_worked("images")
     assert queue_overview.is_worked("anything")
-    member("g", "gpu", "images")
+    WorkerFactory(id="g", queues=("images",), pool="gpu")
     assert queue_overview.is_worked("images")
     assert [each.worker.pk for each in registry.listening("images", limit=9).workers] == ["g"]
     found = registry.listening("mail", limit=9).workers
@@ -88,7 +84,7 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
 
 @pytest.mark.django_db
 def test_a_worker_of_all_queues_counts_among_those_that_could_run_a_type() -> None:
-    member("w", "", "*")
+    WorkerFactory(id="w", queues=("*",), pool="")
     with override_settings(OJS=GPU):
         assert registry.workers_of_type("thumbnail", ["mail"]).unknown == ["w"]
         assert registry.workers_of_type("thumbnail", ["images"]).unknown == []
@@ -96,7 +92,7 @@ def test_a_worker_of_all_queues_counts_among_those_that_could_run_a_type() -> No
 
 @pytest.mark.django_db
 def test_the_row_of_a_worker_knows_its_pool() -> None:
-    member("w", "small", "a")
+    WorkerFactory(id="w", queues=("a",), pool="small")
     assert Worker.objects.get(pk="w").pool == "small"
-    worker("w")
+    WorkerFactory(id="w")
     assert Worker.objects.get(pk="w").pool == "small"

@@ -11,13 +11,13 @@ from django_ojs.operations.workers import registry
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.transitions import Claim
-from tests.factories import active, hourly, jobs, push, read, silence, worker
+from tests.factories import WorkerFactory, active, hourly, jobs, push, read, silence
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-006")]
 
 
 def registered(name: str, *queues: str, **values: object) -> Worker:
-    return worker(name, registration=beat.Registration(queues=queues), **values)
+    return WorkerFactory(id=name, queues=queues, **values)
 
 
 def test_workers_are_listed_in_the_order_of_their_ids_with_their_conditions() -> None:

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Worker
-from django_ojs.operations import ack, beat, fail, fetch, liveness, queues
+from django_ojs.operations import ack, beat, fail, fetch, queues, worker_activity
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workers.rescue import DeadWorkers
@@ -23,6 +23,7 @@ from tests.factories import (
     HOUR,
     MINUTE,
     WORKER,
+    WorkerFactory,
     active,
     age,
     claim,
@@ -35,7 +36,6 @@ from tests.factories import (
     silence,
     steady,
     take_back_dead,
-    worker,
 )
 from tests.worker.waiting import BOUND
 
@@ -363,7 +363,7 @@ def test_nobody_dead_nothing_to_do() -> None:
 def test_a_worker_is_dead_after_three_beats_that_did_not_come() -> None:
     job = active()
     # In minutes: seconds may go by on a busy machine.
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     silence(WORKER, 58 * MINUTE)
     dead = DeadWorkers()
     assert take_back_dead(dead) == 0
@@ -397,7 +397,7 @@ def test_silence_counts_while_the_heartbeats_of_others_are_stored(
     silent: int, steady_for: int, count: int
 ) -> None:
     active()
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     silence(WORKER, silent * MINUTE)
     beats_again("other", after=50 * MINUTE, before=steady_for * MINUTE)
     dead = DeadWorkers("other")
@@ -406,7 +406,7 @@ def test_silence_counts_while_the_heartbeats_of_others_are_stored(
 
 def test_a_witness_that_is_late_itself_proves_nothing() -> None:
     active()
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     silence(WORKER, 100 * MINUTE)
     beats_again("other", after=50 * MINUTE, before=HOUR)
     silence("other", 31 * MINUTE)
@@ -415,7 +415,7 @@ def test_a_witness_that_is_late_itself_proves_nothing() -> None:
 
 
 def test_a_heartbeat_in_time_leaves_the_steady_time_and_a_late_one_begins_it_anew() -> None:
-    first = worker(interval=20 * MINUTE).steady_since
+    first = WorkerFactory(interval=20 * MINUTE).steady_since
     assert first is not None
     silence(WORKER, 39 * MINUTE)
     for renews in (True, False):
@@ -432,12 +432,12 @@ def test_a_heartbeat_in_time_leaves_the_steady_time_and_a_late_one_begins_it_ane
 
 
 def test_a_worker_whose_interval_is_not_known_is_no_witness() -> None:
-    assert worker().steady_since is None
+    assert WorkerFactory().steady_since is None
 
 
 def test_one_look_that_finds_a_silent_worker_is_not_enough() -> None:
     active()
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead = DeadWorkers()
     with steady():
@@ -451,7 +451,7 @@ def test_one_look_that_finds_a_silent_worker_is_not_enough() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_silent_worker_whose_row_a_stranger_has_locked_may_live() -> None:
     job = active()
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead = DeadWorkers()
     with steady():
@@ -472,7 +472,7 @@ def looks(dead: DeadWorkers, times: int) -> list[int]:
 
 def test_a_lease_that_ended_while_nothing_was_stored_is_left_to_its_worker() -> None:
     job = active(visibility_timeout_ms=600_000)
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     age(job.id, 30 * MINUTE)
     beats_again("other", after=50 * MINUTE, before=9 * MINUTE)
     check = rescue.LapseCheck()
@@ -488,10 +488,12 @@ def test_after_a_lock_on_the_jobs_the_others_report_first(
 ) -> None:
     job = active()
     age(job.id, HOUR)
-    worker(interval=20 * MINUTE)
+    WorkerFactory(interval=20 * MINUTE)
     silence(WORKER, HOUR)
     dead, check, waited = DeadWorkers(), rescue.LapseCheck(), [False]
-    monkeypatch.setattr(liveness, "jobs_are_writable", lambda: waited.pop() if waited else True)
+    monkeypatch.setattr(
+        worker_activity, "jobs_are_writable", lambda: waited.pop() if waited else True
+    )
     look = dead.take_back if way == "death" else check.lapse
     with steady():
         if way == "death":
@@ -503,8 +505,8 @@ def test_after_a_lock_on_the_jobs_the_others_report_first(
 
 
 def test_each_worker_says_how_long_it_may_be_silent() -> None:
-    worker("patient", interval=HOUR)
-    worker("hasty", interval=timedelta(seconds=1))
+    WorkerFactory(id="patient", interval=HOUR)
+    WorkerFactory(id="hasty", interval=timedelta(seconds=1))
     silence("patient")
     silence("hasty")
     take_back_dead()
@@ -512,7 +514,7 @@ def test_each_worker_says_how_long_it_may_be_silent() -> None:
 
 
 def test_a_worker_without_jobs_is_forgotten_too() -> None:
-    worker()
+    WorkerFactory()
     silence(WORKER, HOUR)
     assert take_back_dead() == 0
     assert not Worker.objects.exists()
@@ -521,7 +523,7 @@ def test_a_worker_without_jobs_is_forgotten_too() -> None:
 @pytest.mark.postgresql
 def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
     job = active()
-    worker(session=(1, GONE))
+    WorkerFactory(session=(1, GONE))
     dead = DeadWorkers()
     assert dead.take_back() == 0
     assert read(job.id).state == "active"
@@ -532,12 +534,12 @@ def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
 @pytest.mark.postgresql
 def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_heartbeat() -> None:
     active()
-    worker(session=(1, GONE))
+    WorkerFactory(session=(1, GONE))
     dead = DeadWorkers()
     # It may still wait for the server that is gone, while this one has found the new one.
     dead.database_was_away()
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
-    beat.beat(WORKER, interval=HOUR, session=(1, GONE))
+    WorkerFactory(interval=HOUR, session=(1, GONE))
     # Later than a busy machine takes from the look at the clock to the statement.
     silence(WORKER, -MINUTE)
     assert [dead.take_back() for _ in range(2)] == [0, 1]
@@ -548,7 +550,7 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rescue, "LOOK_INTERVAL", 0.0)
-    worker(session=(1, GONE))
+    WorkerFactory(session=(1, GONE))
     assert lease.take(WORKER)
     other = DeadWorkers("other")
     # After an outage of the database the holder may not have its new session yet.
@@ -561,7 +563,7 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     session = beat.attach_session(WORKER)
     assert session is not None
     assert not other.take_lease("other")
-    beat.beat(WORKER, interval=HOUR, session=(1, GONE))
+    WorkerFactory(interval=HOUR, session=(1, GONE))
     monkeypatch.setattr(rescue, "LOOK_INTERVAL", 3600.0)
     waiting = DeadWorkers("waiting")
     waiting.database_was_away()
@@ -575,8 +577,8 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
 @pytest.mark.postgresql
 def test_the_session_of_a_worker_that_sends_none_any_more_proves_nothing() -> None:
     active()
-    worker(session=(1, GONE))
-    beat.beat(WORKER, interval=HOUR)
+    WorkerFactory(session=(1, GONE))
+    WorkerFactory(interval=HOUR)
     dead = DeadWorkers()
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
 
@@ -584,10 +586,10 @@ def test_the_session_of_a_worker_that_sends_none_any_more_proves_nothing() -> No
 @pytest.mark.postgresql
 def test_a_worker_that_found_another_session_in_between_lives() -> None:
     active()
-    worker(session=(1, GONE))
+    WorkerFactory(session=(1, GONE))
     dead = DeadWorkers()
     dead.take_back()
-    worker(session=(2, GONE))
+    WorkerFactory(session=(2, GONE))
     assert dead.take_back() == 0
     session = beat.attach_session(WORKER)
     assert session is not None
@@ -600,13 +602,13 @@ def test_a_session_counts_only_with_the_time_it_started() -> None:
     # The server gives the numbers of its processes again.
     session = database.dialect().session(connection)
     assert session is not None
-    worker(session=(session[0], GONE))
+    WorkerFactory(session=(session[0], GONE))
     assert database.dialect().dead_workers(connection) == [(WORKER, (session[0], GONE))]
 
 
 @pytest.mark.sqlite
 def test_without_sessions_silence_alone_is_death() -> None:
-    worker(session=(1, GONE))
+    WorkerFactory(session=(1, GONE))
     assert beat.attach_session(WORKER) is None
     dead = DeadWorkers()
     assert [dead.take_back(), dead.take_back()] == [0, 0]

@@ -13,7 +13,7 @@ from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.models import Job
 from django_ojs.operations import ack, fail, fetch
 from django_ojs.spec.failure import Failure
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import InWorkflow
 from tests.factories import jobs
 

@@ -29,13 +29,14 @@ from django_ojs.extensions.workflows.operations.advance import last_query
 from django_ojs.handler_registry import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry
-from django_ojs.operations.maintenance import pruning as maintenance
+from django_ojs.operations.maintenance import job_pruning as maintenance
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.storage import database
 from django_ojs.worker.executor import run_handler
 from tests.factories import age, jobs, push
 from tests.held_key import held_key
+from tests.model_factories import EndedWorkflowJobFactory
 from tests.operations.workflows.scenes import (
     FATAL,
     available,
@@ -510,7 +511,7 @@ class TestLocks:
             if not ended:
                 # Stands for another process, whose advance found the row locked.
                 ended.append(second)
-                EndedWorkflowJob.primary.create(
+                EndedWorkflowJobFactory(
                     workflow_id=workflow.pk, job_id=second.id, state="completed"
                 )
             return found
@@ -523,9 +524,7 @@ class TestLocks:
     def test_a_second_row_about_the_same_end_changes_nothing(self) -> None:
         workflow = create(chain(job("a"), job("b")))
         claimed = finish("a")
-        EndedWorkflowJob.primary.create(
-            workflow_id=workflow.pk, job_id=claimed.id, state="discarded"
-        )
+        EndedWorkflowJobFactory(workflow_id=workflow.pk, job_id=claimed.id, state="discarded")
         workflows.advance(workflow.pk)
         assert states(workflow) == {"a": "completed", "b": "enqueued"}
         assert Job.primary.filter(type="b").count() == 1
@@ -701,7 +700,7 @@ class TestRoundRobin:
 
     def test_each_of_which_a_job_has_ended_is_returned(self) -> None:
         for number in range(5):
-            EndedWorkflowJob.primary.create(
+            EndedWorkflowJobFactory(
                 workflow_id=UUID(int=number), job_id=UUID(int=number), state="completed"
             )
         found = [[each.int for each in stored.due.next(2)] for _ in range(4)]

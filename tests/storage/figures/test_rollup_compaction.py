@@ -10,6 +10,7 @@ from django_ojs.extensions.statistics import extension as statistics
 from django_ojs.extensions.statistics import rollup_compaction, rollups
 from django_ojs.extensions.statistics.models import Rollup
 from tests.figures import note
+from tests.model_factories import RollupFactory, histogram
 
 pytestmark = pytest.mark.django_db
 
@@ -23,11 +24,8 @@ def old(by: timedelta) -> datetime:
 
 
 def put(moment: datetime, *, queue: str = "q", number: int = 1) -> None:
-    histogram = [0] * rollups.BUCKETS
-    histogram[3] = number
-    Rollup.objects.create(
-        minute=moment, queue=queue, type="t", completed=number, waited=histogram, ran=histogram
-    )
+    took = histogram(0.005, number)
+    RollupFactory(minute=moment, queue=queue, completed=number, waited=took, ran=took)
 
 
 def test_rows_of_a_minute_that_is_over_are_folded_into_one() -> None:

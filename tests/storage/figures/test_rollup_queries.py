@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.statistics.queue_flows import flows
+from tests.model_factories import RollupFactory
 
 pytestmark = pytest.mark.django_db
 
 
 def happened(minutes_ago: int, queue: str = "alpha", type: str = "t", **counts: int) -> None:
-    minute = timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=minutes_ago)
-    values: dict[str, Any] = {"waited": [0] * 24, "ran": [0] * 24, **counts}
-    Rollup.primary.create(minute=minute, queue=queue, type=type, **values)
+    RollupFactory(ago=timedelta(minutes=minutes_ago), queue=queue, type=type, **counts)
 
 
 def test_a_flow_has_a_place_for_every_minute_and_adds_up_types_and_processes() -> None:

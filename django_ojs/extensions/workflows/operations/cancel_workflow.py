@@ -12,7 +12,7 @@ from django_ojs.extensions.workflows.operations.queries import lock
 from django_ojs.hooks import publish_all
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
-from django_ojs.operations.stop import stop
+from django_ojs.operations.cancel_locked import stop
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, transitions

@@ -16,7 +16,7 @@ from django_ojs.extensions.workflows.operations import starting
 from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.extensions.workflows.spec import Graph, GraphStep
 from django_ojs.hooks import publish_all
-from django_ojs.operations.enqueue import caller_database, lineage
+from django_ojs.operations.enqueue import caller_database, parents
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope, parse
@@ -71,7 +71,7 @@ def _create_here(graph: Graph, queues: list[str], has_transaction: bool) -> Work
 
 def _with_parent(graph: Graph) -> Graph:
     """Return the graph with the running job, if there is one, as the parent of all its jobs."""
-    parent = lineage.of_running_job()
+    parent = parents.of_running_job()
     if not parent:
         return graph
     steps = [

@@ -1,5 +1,7 @@
 -- The reverse of the other files: Django drops the tables of the models itself.
 
+DROP PROCEDURE IF EXISTS ojs_push_unique;
+
 DROP PROCEDURE IF EXISTS ojs_push_many;
 
 DROP PROCEDURE IF EXISTS ojs_push;

@@ -97,3 +97,48 @@ BEGIN
         WITH ORDINALITY AS new (id, args, size, n);
     stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
 END $$;
+
+-- PUSH of one available job with a unique key, unless a job in one of these `states` holds the key: the
+-- lock on the key, the search and the INSERT in one call. `held_for`, in seconds, leaves out jobs that
+-- are older. Their ids were generated. `stored_at`, NULL: nothing was stored, and the lock is released.
+--
+-- The search sees what was committed while the call waited for the lock, because each statement of the
+-- procedure has a snapshot of its own. Where the transaction has one for all, nothing is stored.
+--
+-- The inner block is a savepoint. It releases the lock, and leaves the caller's transaction usable if
+-- the server has no room for another lock.
+CREATE OR REPLACE PROCEDURE ojs_push_unique(
+    OUT stored_at bigint,
+    id uuid, type text, queue text, args jsonb, size_bytes bigint, max_attempts integer,
+    priority integer, meta jsonb, options jsonb, timeout_ms bigint, visibility_timeout_ms bigint,
+    parent_id uuid,
+    key text, lock bigint, states text[], held_for double precision
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RETURN;
+    END IF;
+    BEGIN
+        PERFORM pg_advisory_xact_lock(lock);
+        PERFORM FROM ojs_job AS job
+        WHERE job.unique_key = key AND job.state = ANY (states)
+            AND (held_for IS NULL
+                 OR job.created_at > statement_timestamp() - held_for * interval '1 second')
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE SQLSTATE 'OJ001';
+        END IF;
+        INSERT INTO ojs_job (
+            id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
+            run, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, created_at, enqueued_at,
+            unique_key, dead_letter
+        ) VALUES (
+            id, type, queue, 'available', priority, args, meta, options, 0, max_attempts, 0,
+            0, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, statement_timestamp(),
+            statement_timestamp(), key, false
+        );
+        stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
+    EXCEPTION WHEN SQLSTATE 'OJ001' OR out_of_memory THEN
+    END;
+END $$;

@@ -1,12 +1,12 @@
--- The best jobs with a limit by key of a queue, locked, whose key is not among `busy`. What is counted
+-- The best jobs of a queue that are open to a rule, locked, whose key is not among `busy`. What is counted
 -- under a key's lock has to be counted by a later statement, which sees what was committed before it; a
 -- caller's transaction in which it does not gets no such jobs. `row_locks` locks the keys.
-SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), {limit_key},
+SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), hold, {limit_key},
        JSON_EXTRACT(options, '$.rate_limit'), false
 FROM ojs_job FORCE INDEX (ojs_job_claim)
-WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
+WHERE queue = %(queue)s AND state {before_fetch} AND hold BETWEEN 1 AND 63 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})
-  AND {limit_key} NOT IN %(busy)s AND @@tx_isolation LIKE 'READ-%%'
+  AND coalesce({limit_key} NOT IN %(busy)s, true) AND @@tx_isolation LIKE 'READ-%%'
   AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                             AND paused_at IS NOT NULL)
-ORDER BY priority DESC, enqueued_at, id LIMIT %(limited)s FOR UPDATE SKIP LOCKED
+ORDER BY hold, priority DESC, enqueued_at, id LIMIT %(limited)s FOR UPDATE SKIP LOCKED

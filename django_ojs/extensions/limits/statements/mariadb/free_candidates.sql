@@ -1,5 +1,5 @@
--- The best jobs without a limit by key of a queue, locked, whose queue is not paused.
-SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), NULL, NULL, false
+-- The best jobs of a queue that are open to all claims, locked, if it is not paused.
+SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), hold, NULL, NULL, false
 FROM ojs_job FORCE INDEX (ojs_job_claim)
 WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})

@@ -3,5 +3,5 @@
 SELECT EXISTS (SELECT 1 FROM ojs_job
                WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0)
     OR EXISTS (SELECT 1 FROM ojs_job
-               WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14)
+               WHERE queue = %(queue)s AND state {before_fetch} AND hold > 0 AND hold < 64)
     OR EXISTS (SELECT 1 FROM ojs_limit_check WHERE due_at <= {now})

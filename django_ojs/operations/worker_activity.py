@@ -20,7 +20,7 @@ from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.published import EventType, of_worker
 from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, raw_queries
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A worker is dead after this many missed heartbeats.

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import expiry, fail, fetch, queues
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.maintenance import job_pruning
 from django_ojs.spec.failure import DeadLetter, Discard, Failure
 from tests.factories import (
     HOUR,
@@ -50,9 +50,9 @@ def test_each_kind_of_finished_job_is_kept_for_its_own_time(kind: str, hours: in
     job = ended(kind)
     with override_settings(OJS=KEEP):
         age(job.pk, hours * HOUR - MINUTE)
-        assert pruning.prune() == 0
+        assert job_pruning.prune() == 0
         age(job.pk, 2 * MINUTE)
-        assert pruning.prune() == 1
+        assert job_pruning.prune() == 1
     assert not jobs().filter(pk=job.pk).exists()
 
 
@@ -60,7 +60,7 @@ def test_each_kind_of_finished_job_is_kept_for_its_own_time(kind: str, hours: in
 def test_the_attempts_of_a_pruned_job_go_with_it_and_no_others() -> None:
     gone, kept = in_state("discarded"), in_state("discarded")
     age(gone.pk, timedelta(days=200))
-    assert pruning.prune() == 1
+    assert job_pruning.prune() == 1
     assert list(Attempt.objects.values_list("job_id", flat=True)) == [kept.pk]
 
 
@@ -68,7 +68,7 @@ def test_the_attempts_of_a_pruned_job_go_with_it_and_no_others() -> None:
 def test_a_job_that_has_not_ended_is_kept_however_old(state: str) -> None:
     job = in_state(state)
     age(job.pk, timedelta(days=5000))
-    assert pruning.prune() == 0
+    assert job_pruning.prune() == 0
     assert read(job.pk).state == state
 
 
@@ -77,9 +77,9 @@ def test_pruning_takes_a_bounded_number_of_each_kind_the_oldest_first() -> None:
     for n, job in enumerate(fetch.fetch(["a"], count=5)):
         fail.fail(job.id, Failure.from_exception(Discard("x")))
         age(job.id, timedelta(days=90 - n))
-    assert pruning.prune(limit=3) == 3
+    assert job_pruning.prune(limit=3) == 3
     assert list(jobs().order_by("created_at").values_list("pk", flat=True)) == keys[3:]
-    assert [pruning.prune(limit=3) for _ in range(2)] == [2, 0]
+    assert [job_pruning.prune(limit=3) for _ in range(2)] == [2, 0]
 
 
 def test_an_expired_job_is_pruned_as_discarded_and_an_exhausted_one_as_a_dead_letter() -> None:
@@ -88,7 +88,7 @@ def test_an_expired_job_is_pruned_as_discarded_and_an_exhausted_one_as_a_dead_le
     expiry.expire()
     with override_settings(OJS=KEEP):
         age([expired.pk, exhausted.pk], 6 * HOUR)
-        assert pruning.prune() == 1
+        assert job_pruning.prune() == 1
     assert list(jobs()) == [exhausted]
 
 
@@ -104,11 +104,11 @@ class TestRetentionOfAQueue:
         age(job.pk, old)
         return job
 
-    def prune_all(self, pruner: pruning.QueuePruner | None = None) -> set[str]:
+    def prune_all(self, pruner: job_pruning.QueuePruner | None = None) -> set[str]:
         """Prune until nothing is left to do, and return the queues of the jobs that are left."""
-        while pruning.prune():
+        while job_pruning.prune():
             pass
-        pruner = pruner or pruning.QueuePruner()
+        pruner = pruner or job_pruning.QueuePruner()
         while pruner.prune():
             pass
         return set(jobs().values_list("queue", flat=True))
@@ -127,7 +127,7 @@ class TestRetentionOfAQueue:
         self.completed("other", HOUR + MINUTE)
         assert self.prune_all() == {"long"}
         self.completed("long", 2 * HOUR + MINUTE)
-        pruning.prune()
+        job_pruning.prune()
         assert jobs().count() == 1
 
     def test_that_of_the_default_policy_is_for_all_that_have_none(self) -> None:
@@ -150,7 +150,7 @@ class TestRetentionOfAQueue:
     def test_a_walk_reads_each_job_once_and_begins_again_after_an_hour(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pruning, "WALK", 2)
+        monkeypatch.setattr(job_pruning, "WALK", 2)
         clock = [0.0]
         monkeypatch.setattr("time.monotonic", lambda: clock[0])
         queues.configure("short", {"retention": {"completed": "PT10M"}})
@@ -159,24 +159,24 @@ class TestRetentionOfAQueue:
             self.completed("other", 20 * MINUTE)
         Job.objects.update(finished_at=Job.objects.latest("finished_at").finished_at)
         self.completed("short", 15 * MINUTE)
-        pruner = pruning.QueuePruner()
+        pruner = job_pruning.QueuePruner()
         assert [pruner.prune() for _ in range(4)] == [2, 2, 2, 0]
         assert set(jobs().values_list("queue", flat=True)) == {"other"}
         queues.configure("other", {"retention": {"completed": "PT15M"}})
         assert pruner.prune() == 0
-        clock[0] += pruning.WALK_AGAIN
+        clock[0] += job_pruning.WALK_AGAIN
         assert self.prune_all(pruner) == set()
 
     def test_without_one_nothing_is_walked_over(self) -> None:
         self.completed("a", 2 * MINUTE)
         queues.configure("a", {"max_size": 5})
-        assert pruning.QueuePruner().prune() == 0
+        assert job_pruning.QueuePruner().prune() == 0
 
 
 def test_what_is_to_be_overdue_for_a_while_is_pruned_that_much_later() -> None:
     job = in_state("completed")
     with override_settings(OJS=KEEP):
         age(job.pk, HOUR + MINUTE)
-        assert pruning.prune(since=2 * MINUTE) == 0
+        assert job_pruning.prune(since=2 * MINUTE) == 0
         age(job.pk, 2 * MINUTE)
-        assert pruning.prune(since=2 * MINUTE) == 1
+        assert job_pruning.prune(since=2 * MINUTE) == 1

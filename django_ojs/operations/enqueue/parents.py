@@ -7,7 +7,7 @@ from uuid import UUID
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.ids import parse_id
-from django_ojs.storage.claims import Claimed, running
+from django_ojs.storage.claimed_job import Claimed, running
 
 
 def fill_in(envelopes: Sequence[Envelope], job: Claimed) -> None:

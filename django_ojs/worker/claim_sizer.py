@@ -12,7 +12,7 @@ MAX_BATCH = 400
 _WEIGHT = 0.2
 
 
-class BatchSizer:
+class ClaimSizer:
     """Derives the size of a claim from a moving average of the jobs' durations."""
 
     def __init__(self, slots: int) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from django_ojs.worker.batch_sizer import MAX_BATCH, MAX_SLOT_WAIT, BatchSizer
+from django_ojs.worker.claim_sizer import MAX_BATCH, MAX_SLOT_WAIT, ClaimSizer
 
 
-def having_seen(slots: int, *durations: float) -> BatchSizer:
-    sizer = BatchSizer(slots)
+def having_seen(slots: int, *durations: float) -> ClaimSizer:
+    sizer = ClaimSizer(slots)
     for duration in durations:
         sizer.record(duration)
     return sizer
 
 
 def test_a_worker_that_has_seen_nothing_claims_what_its_slots_take() -> None:
-    sizer = BatchSizer(8)
+    sizer = ClaimSizer(8)
     assert (sizer.target, sizer.claim_size(0), sizer.claim_size(5), sizer.claim_size(8)) == (
         8,
         8,
@@ -40,7 +40,7 @@ def test_what_is_claimed_ahead_waits_no_longer_than_its_limit(duration: float) -
 
 
 def test_jobs_without_a_handler_are_passed_by_in_growing_claims() -> None:
-    sizer, claims = BatchSizer(1), []
+    sizer, claims = ClaimSizer(1), []
     while sum(claims) < 3_000:
         claims.append(sizer.claim_size(0))
         sizer.pass_by(claims[-1])

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, run_again
-from django_ojs.operations.jobs import lineage
+from django_ojs.operations.jobs.family import MAX_GENERATIONS, descendants
 from django_ojs.testing import TestContext
 from tests.factories import in_state, jobs, push, push_many, read
 from tests.http.api import NOBODY, Api, make_key
@@ -124,7 +124,7 @@ def test_a_family_is_read_by_its_generations_up_to_a_limit() -> None:
     grandchildren = [push(parent_id=child.pk) for child in children]
     Job.primary.filter(pk=root.pk).update(parent_id=grandchildren[0].pk)
     for limit, more in ((6, False), (5, True), (3, True), (2, True)):
-        found, has_more = lineage.descendants(root.pk, limit=limit)
+        found, has_more = descendants(root.pk, limit=limit)
         number = len(found) + sum(len(each.children) for each in found)
         # In a circle, which only clients make, the job itself is no descendant.
         assert (number, has_more) == (limit, more or limit < 6), limit
@@ -142,6 +142,6 @@ def test_a_long_chain_is_read_up_to_its_hundredth_generation() -> None:
     depth, below = 0, body["children"]
     while below:
         depth, below = depth + 1, below[0]["children"]
-    assert depth == lineage.MAX_GENERATIONS == 100
+    assert depth == MAX_GENERATIONS == 100
     # A hundred generations and no more.
     assert family(later[-101].pk)["has_more"] is False

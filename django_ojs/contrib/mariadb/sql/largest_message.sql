@@ -1,2 +1,0 @@
--- The bytes of the largest statement that the server takes.
-SELECT @@max_allowed_packet

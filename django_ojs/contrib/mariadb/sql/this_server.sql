@@ -1,2 +1,0 @@
--- What another server behind the same name would have different.
-SELECT @@hostname, @@port, @@datadir

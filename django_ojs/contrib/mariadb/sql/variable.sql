@@ -1,0 +1,2 @@
+-- A variable of the session.
+SELECT @@{variable}
