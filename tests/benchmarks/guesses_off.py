@@ -16,11 +16,11 @@ def _replace(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-def _batch_sizer() -> None:
+def _claim_sizer() -> None:
     """Claim jobs for free slots only."""
-    from django_ojs.worker.batch_sizer import BatchSizer
+    from django_ojs.worker.claim_sizer import ClaimSizer
 
-    _replace(BatchSizer, "target", property(lambda self: self.slots))
+    _replace(ClaimSizer, "target", property(lambda self: self.slots))
 
 
 def _thread_limit() -> None:
@@ -103,7 +103,7 @@ def _poll_after_notification() -> None:
 
 
 WITHOUT: dict[str, Callable[[], None]] = {
-    "batch sizer": _batch_sizer,
+    "claim sizer": _claim_sizer,
     "thread limit": _thread_limit,
     "group window": _group_window,
     "group size": _group_size,

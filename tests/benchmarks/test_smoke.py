@@ -121,11 +121,11 @@ def test_the_growth_of_each_figure_is_measured() -> None:
 
 @pytest.mark.storm
 def test_what_a_guess_brings_is_measured() -> None:
-    text = guesses.run([guesses.ALL, "batch sizer"], 1, PREFIX, 0.002)
+    text = guesses.run([guesses.ALL, "claim sizer"], 1, PREFIX, 0.002)
 
     whole, without = text.splitlines()[2:]
     assert whole.startswith(f"| {guesses.ALL} |")
-    assert without.startswith("| batch sizer |")
+    assert without.startswith("| claim sizer |")
     assert all(float(cell) > 0 for cell in without.split("|")[2:6])
 
 
