@@ -8,6 +8,7 @@ import time
 from django.apps import apps
 
 import django_ojs as ojs
+from tests.benchmarks import guesses_off
 from tests.benchmarks.starts import NAP, record_start
 
 
@@ -46,3 +47,5 @@ def nap(number: int) -> None:
 
 if apps.is_installed("django_ojs.extensions.steps"):
     from tests.benchmarks import jobs_with_steps  # noqa: F401  It registers them.
+
+guesses_off.switch_off()

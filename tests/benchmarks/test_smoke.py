@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import growth
+from tests.benchmarks import growth, guesses
 from tests.benchmarks.__main__ import MEASURES, run
 from tests.benchmarks.contenders.base import VARIABLE
 from tests.benchmarks.measures import (
@@ -117,6 +117,29 @@ def test_the_growth_of_each_figure_is_measured() -> None:
     )
     for name in ("enqueue", "prune 1,000", "admin: overview", "pages: PUSH", "table and indexes"):
         assert name in done.stdout
+
+
+@pytest.mark.storm
+def test_what_a_guess_brings_is_measured() -> None:
+    text = guesses.run([guesses.ALL, "claim sizer"], 1, PREFIX, 0.002)
+
+    whole, without = text.splitlines()[2:]
+    assert whole.startswith(f"| {guesses.ALL} |")
+    assert without.startswith("| claim sizer |")
+    assert all(float(cell) > 0 for cell in without.split("|")[2:6])
+
+
+def test_each_guess_is_still_where_it_is_switched_off() -> None:
+    code = "from tests.benchmarks import guesses_off as g; [off() for off in g.WITHOUT.values()]"
+    ours = {VARIABLE: OURS, URL_VARIABLE: "postgresql://127.0.0.1/none", NAME_VARIABLE: "none"}
+    setup = "import django; django.setup(); "
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings"}
+    subprocess.run(
+        [sys.executable, "-c", setup + code],
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, **ours, **settings},
+    )
 
 
 @pytest.mark.storm

@@ -49,20 +49,20 @@ def _ours(field: Field, scale: Scale, round_: int) -> None:
     )
     try:
         with field.ready_worker(silent, Work()) as worker:
-            _trickle(field, scale, round_, SILENT, silent, worker, "polls each 500 ms")
+            trickle(field, scale, round_, SILENT, silent, worker, "polls each 500 ms")
     finally:
         silent.close()
     with field.ready_worker(field.producer(name), Work()) as worker:
-        _watch(field, scale, round_, name, worker)
+        watch(field, scale, round_, name, worker)
 
 
 def _pickup(field: Field, scale: Scale, round_: int, label: str, name: str, work: Work) -> None:
     producer = field.producer(name)
     with field.ready_worker(producer, work) as worker:
-        _trickle(field, scale, round_, label, producer, worker, work.setting)
+        trickle(field, scale, round_, label, producer, worker, work.setting)
 
 
-def _trickle(
+def trickle(
     field: Field,
     scale: Scale,
     round_: int,
@@ -89,7 +89,7 @@ def _trickle(
         field.results.add(measure, label, round_, value, setting=setting, samples=len(waits))
 
 
-def _watch(field: Field, scale: Scale, round_: int, name: str, worker: Children) -> None:
+def watch(field: Field, scale: Scale, round_: int, name: str, worker: Children) -> None:
     time.sleep(min(_SETTLE_SECONDS, scale.idle))
     began = time.monotonic()
     worker_cpu, server_cpu = worker.cpu(), field.server.cpu()
