@@ -152,13 +152,8 @@ def test_a_queue_with_a_rule_that_is_not_installed_here_says_so() -> None:
     said = (
         "The queue email has a rule of an extension that is not installed here, or has none "
         "(workflows, number 40). A worker without the rule takes no job of it. If no worker has "
-<<<<<<< HEAD
         "the extension any more, let the jobs run without it: manage.py ojs doctor --only remains "
         "--repair."
-=======
-        "the extension any more, let the jobs run without it: manage.py ojs doctor "
-        "--only remains --repair."
->>>>>>> wt-guess
     )
     assert reason(job)[0] == said
     assert reason(later)[0].endswith(f". {said}")
