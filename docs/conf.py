@@ -68,7 +68,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"django_ojs\.(handlers\.(Decorator|P|R)|tasks\.backend\.R)"),
     ("py:.*", r"django_ojs\.extensions\.cron\.schedules\.T"),
     ("py:.*", r"django_ojs\.options\.Options"),
-    ("py:.*", r"django_ojs\.(storage\.claims\.Claimed|testing\.expectation\.Task)"),
+    ("py:.*", r"django_ojs\.(storage\.claimed_job\.Claimed|testing\.expectation\.Task)"),
 ]
 # A quotation over several lines has no prompt; tests/docs runs these blocks.
 suppress_warnings = ["misc.highlighting_failure"]

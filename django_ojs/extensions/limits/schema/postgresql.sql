@@ -1,6 +1,6 @@
 -- What the limits by key add to the table of jobs. A job with a limit has its key in `options`.
 --
--- The journal has the limit keys of which held jobs may be able to start (`held_jobs` reads
+-- The journal has the limit keys of which held jobs may be able to start (`limit_journal` reads
 -- it). Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. The
 -- triggers append a row in the same transaction, and lock none that another writer needs. A job that
 -- was held when it ended and comes back is checked too. A job that a claim reschedules or drops at its
