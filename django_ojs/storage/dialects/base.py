@@ -81,8 +81,9 @@ class Dialect(Server):
         return None and store nothing unless the queues have room without counting their jobs; also
         return None if the id of a single job is taken.
 
-        With `unless_held`, there is one job, with a generated id and a unique policy. Lock its key
-        and store it if it is certain that no job holds the key; otherwise return None.
+        With `unless_held`, there is one job, with a generated id and a unique policy. Lock its key,
+        and store the job if no other holds the key. Return nothing if one may hold it, and None
+        without trying if this takes several statements.
         """
 
     def oldest_available(

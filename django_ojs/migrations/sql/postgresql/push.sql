@@ -109,7 +109,7 @@ END $$;
 -- table was empty would read all of it, until it is analyzed.
 --
 -- The inner block is a savepoint. It releases the lock, and leaves the caller's transaction usable if
--- the server has no room for another lock.
+-- the lock cannot be had: the caller asks again, in a savepoint of its own, and gets the error.
 CREATE OR REPLACE PROCEDURE ojs_push_unique(
     OUT stored_at bigint,
     id uuid, type text, queue text, args jsonb, size_bytes bigint, max_attempts integer,
@@ -130,7 +130,7 @@ BEGIN
                  OR job.created_at > statement_timestamp() - held_for * interval '1 second')
         LIMIT 1;
         IF FOUND THEN
-            RAISE SQLSTATE 'OJ001';
+            RAISE SQLSTATE 'OJS01';
         END IF;
         INSERT INTO ojs_job (
             id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
@@ -142,6 +142,7 @@ BEGIN
             statement_timestamp(), key, false
         );
         stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
-    EXCEPTION WHEN SQLSTATE 'OJ001' OR out_of_memory THEN
+    EXCEPTION
+        WHEN SQLSTATE 'OJS01' OR out_of_memory OR lock_not_available OR deadlock_detected THEN
     END;
 END $$;
