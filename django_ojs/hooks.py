@@ -527,6 +527,11 @@ def rules_of(config: Mapping[str, Any]) -> int:
     return bits
 
 
+def missing_rules(rules: int) -> int:
+    """Return the bits among these whose rules no installed extension applies."""
+    return rules & ~sum(registry.claim_rules)
+
+
 def rules_with(rules: int, config: Mapping[str, Any]) -> int:
     """Return the bits of a queue once it has this configuration.
 

@@ -100,7 +100,7 @@ def _blocked(job: Job) -> NotRunning | None:
         if user := _paused_by(job.queue):
             sentence = f"{sentence}, by {user}"
         return NotRunning(kind="paused", sentence=f"{sentence}.")
-    if missing := queue_configs.rules_of(job.queue) & ~sum(registry.claim_rules):
+    if missing := hooks.missing_rules(queue_configs.rules_of(job.queue)):
         names = ", ".join(map(name_of, numbers_of(missing)))
         sentence = (
             f"The queue {job.queue} has a rule of an extension that is not installed here, or has "

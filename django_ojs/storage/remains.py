@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, QuerySet
 
-from django_ojs.hooks import MOST_NUMBERS, registry
+from django_ojs.hooks import MOST_NUMBERS, missing_rules, registry
 from django_ojs.models import Job, Queue
 from django_ojs.spec.hold import FREE, held_by, numbers_of, open_to, owner_of
 from django_ojs.spec.states import TERMINAL, State
@@ -39,7 +39,7 @@ def queues() -> dict[int, list[str]]:
     """Return, by number, the queues in which a rule that no extension applies lets no job start."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for name, rules in Queue.primary.exclude(rules=0).order_by("name").values_list("name", "rules"):
-        for number in numbers_of(rules & ~sum(registry.claim_rules)):
+        for number in numbers_of(missing_rules(rules)):
             found[number].append(name)
     return dict(sorted(found.items()))
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, SetAside
-from django_ojs.hooks import registry
+from django_ojs.hooks import missing_rules, registry
 from django_ojs.spec.hold import numbers_of
 from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claimed_job import Claimed
@@ -36,10 +36,10 @@ def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
     """
     queue = request.queue
     next_starts.unread.discard(queue)
-    known = {bit: rule for bit, rule in registry.claim_rules.items() if bit & rules}
-    if missing := rules & ~sum(known):
+    if missing := missing_rules(rules):
         _log_missing(queue, missing)
         return []
+    known = {bit: rule for bit, rule in registry.claim_rules.items() if bit & rules}
     if next_starts.was_full(queue) and any(rule.is_full(queue) for rule in known.values()):
         return []
     request = replace(request, applied=rules)
