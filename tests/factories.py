@@ -47,6 +47,9 @@ HOURLY = {"initial_interval": HOUR, "max_interval": HOUR, "jitter": False}
 #: For a batch whose ids were made here.
 GENERATED = PushOptions(batch=True, generated_ids=True)
 
+#: How `push_on_road` pushes; the fixture `either_road` changes it.
+ROAD = [pushing.ONE]
+
 _queues = count()
 #: When the latest job became available.
 _latest = datetime.fromtimestamp(0, UTC)
@@ -106,6 +109,11 @@ def push_limited(
 ) -> list[Job]:
     """Store jobs of a limit key one by one."""
     return [push(queue=queue, rate_limit={"key": key, **policy}) for _ in range(number)]
+
+
+def push_on_road(**values: Any) -> EnqueuedJob:
+    """Store a job by the road that the test takes, and return the result."""
+    return pushing.push(EnvelopeFactory(**values), *ROAD)
 
 
 def checks_are_due() -> None:

@@ -19,13 +19,17 @@ from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.factories import EnvelopeFactory, held, is_duplicate, jobs, read
+from tests.factories import EnvelopeFactory, held, is_duplicate, jobs, push_on_road, read
+from tests.held_key import held_key
 from tests.other_session import Other, until_one_waits
 from tests.testapp.models import Thing
 from tests.threads import at_once
 from tests.worker.waiting import BOUND
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("either_road"),
+]
 
 MANY = 16
 
@@ -34,21 +38,8 @@ IGNORE = UniquePolicy(keys=["args"], on_conflict="ignore")
 REPLACE = UniquePolicy(keys=["args"], on_conflict="replace")
 
 
-#: How `store` pushes.
-OPTIONS = [pushing.ONE]
-
-
-@pytest.fixture(params=[pushing.ONE, pushing.PLAIN], ids=["sent id", "generated id"], autouse=True)
-def _options(request: pytest.FixtureRequest) -> None:
-    """Push with an id that a client sent, and with a generated one, which takes one statement."""
-    OPTIONS[:] = [request.param]
-
-
 def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJob:
-    return pushing.push(
-        EnvelopeFactory(**({"type": "test.race", "args": list(args), "unique": policy} | values)),
-        *OPTIONS,
-    )
+    return push_on_road(**({"type": "test.race", "args": list(args), "unique": policy} | values))
 
 
 def outcomes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -187,6 +178,17 @@ def test_a_lost_race_leaves_the_callers_transaction_usable() -> None:
     outcomes([lambda name=str(n): task(name) for n in range(6)])  # type: ignore[misc]  # a default binds it
     assert Thing.objects.count() == 6
     assert jobs().count() == 1
+
+
+@pytest.mark.postgresql
+def test_a_lock_that_takes_too_long_leaves_the_callers_transaction_usable() -> None:
+    with held_key("test.race"), transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '10ms'")
+        with pytest.raises(OperationalError):
+            store()
+        Thing.objects.create(name="usable")
+    assert Thing.objects.count() == 1
 
 
 # --- Transactions that look at the database as it was ---------------------------------------------

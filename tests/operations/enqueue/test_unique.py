@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -45,6 +44,7 @@ from tests.factories import (
     is_duplicate,
     jobs,
     push,
+    push_on_road,
     read,
 )
 from tests.receivers import receiving
@@ -61,25 +61,9 @@ def policy(on_conflict: Any = "reject", **values: Any) -> UniquePolicy:
     return UniquePolicy(**({"keys": ["type", "args"], "on_conflict": on_conflict} | values))
 
 
-#: How `enqueue` pushes.
-OPTIONS = [pushing.ONE]
-
-
-@pytest.fixture(params=[pushing.ONE, pushing.PLAIN], ids=["sent id", "generated id"])
-def either_road(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Push with an id that a client sent, and with a generated one, which takes one statement."""
-    OPTIONS[:] = [request.param]
-    yield
-    OPTIONS[:] = [pushing.ONE]
-
-
-def enqueue(**values: Any) -> EnqueuedJob:
-    return pushing.push(EnvelopeFactory(**values), *OPTIONS)
-
-
 def again(job: Job, how: UniquePolicy, **values: Any) -> EnqueuedJob:
     """Push what is the same job by its type and arguments."""
-    return enqueue(**({"type": job.type, "args": job.args, "unique": how} | values))
+    return push_on_road(**({"type": job.type, "args": job.args, "unique": how} | values))
 
 
 def states_of(*found: Job | EnqueuedJob) -> list[str]:
@@ -166,7 +150,7 @@ def test_a_job_without_a_policy_is_in_nobodys_way_and_has_no_key() -> None:
     other = again(job, policy())
     assert read(other.id).unique_key == other.model().unique_key
     assert again(job, policy("ignore")).id == other.id
-    assert not is_duplicate(enqueue(type=job.type, args=[1]))
+    assert not is_duplicate(push_on_road(type=job.type, args=[1]))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +174,7 @@ def test_each_dimension_distinguishes_jobs(dimensions: dict[str, Any], same: lis
         {"meta": {"tenant": "y"}},
         {"type": "test.other"},
     ]
-    assert [is_duplicate(enqueue(**(values | change))) for change in changes] == same
+    assert [is_duplicate(push_on_road(**(values | change))) for change in changes] == same
 
 
 # --- What becomes of it ------------------------------------------------------------------------
@@ -215,7 +199,7 @@ def test_ignore_returns_the_job_that_is_there_as_it_is_now() -> None:
 @EITHER_ROAD
 def test_replace_cancels_what_has_not_ended(state: str, strategy: str) -> None:
     job = in_state(state, args=["old"], unique=policy(keys=["type"]))
-    new = enqueue(args=["new"], unique=policy(strategy, keys=["type"], states=EVERY))
+    new = push_on_road(args=["new"], unique=policy(strategy, keys=["type"], states=EVERY))
     assert new.id != job.id
     assert not is_duplicate(new)
     assert states_of(job) == ["cancelled" if state in LIVE else state]
@@ -435,7 +419,7 @@ def test_the_same_id_again_is_a_duplicate_or_the_job_itself(strategy: str) -> No
     key = uuid7()
     push(id=key, args=[1], unique=policy(), type="test.same")
     if strategy == "ignore":
-        found = enqueue(id=key, args=[1], unique=policy(strategy), type="test.same")
+        found = push_on_road(id=key, args=[1], unique=policy(strategy), type="test.same")
         assert (found.id, is_duplicate(found)) == (key, True)
         return
     with transaction.atomic():
@@ -536,7 +520,7 @@ def _whole_reads() -> int:
 @pytest.mark.postgresql
 def test_a_plan_for_a_small_table_does_not_read_a_large_one_whole() -> None:
     with override_settings(OJS={}):
-        enqueue(args=[0], unique=policy())
+        push_on_road(args=[0], unique=policy())
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE ojs_job")
         before = _whole_reads()
@@ -651,5 +635,7 @@ def encrypt(envelope: Envelope, proceed: Any) -> Any:
 def test_the_key_is_of_the_arguments_before_and_of_the_rest_after_the_middleware(path: str) -> None:
     how = policy("ignore", keys=["args", "meta"], meta_keys=["tenant"])
     with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [f"{__name__}.{path}"]}):
-        found = [enqueue(type="m", args=[1], tags=[tag], unique=how) for tag in ("a", "b", "a")]
+        found = [
+            push_on_road(type="m", args=[1], tags=[tag], unique=how) for tag in ("a", "b", "a")
+        ]
     assert [is_duplicate(job) for job in found] == [False, path == "encrypt", True]
