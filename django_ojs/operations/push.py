@@ -185,8 +185,7 @@ def _insert_and_give(insert: Callable[..., Jobs], *args: Any) -> Jobs:
         if jobs:
             models = [job.model() for job in jobs]
             hooks.call_within(registry.stored, models)
-            then = registry.stored_and_committed
-            if then:
+            if then := registry.stored_and_committed:
                 database.after_commit(partial(hooks.call_after, then, models))
     return jobs
 

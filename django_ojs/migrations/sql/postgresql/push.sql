@@ -98,15 +98,14 @@ BEGIN
     stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
 END $$;
 
--- PUSH of one available job with a unique key, unless a job in one of these `states` holds the key: the
--- lock on the key, the search and the INSERT in one call. `held_for`, in seconds, leaves out jobs that
--- are older. Their ids were generated. `stored_at`, NULL: nothing was stored, and the lock is released.
+-- PUSH of one available job with a generated id, unless a job in one of these `states` holds its unique
+-- key: the lock, the search and the INSERT in one call. `held_for`, in seconds, leaves out older jobs.
+-- `stored_at`, NULL: nothing was stored, and the lock is released.
 --
--- The search sees what was committed while the call waited for the lock, because each statement of the
--- procedure has a snapshot of its own. Where the transaction has one for all, nothing is stored.
+-- The search sees what was committed while the call waited for the lock, because each statement has a
+-- snapshot of its own. Where the transaction has one for all, nothing is stored.
 --
--- The session keeps the plan of the search, which is to use the index: a plan that was made when the
--- table was empty would read all of it, until it is analyzed.
+-- The session keeps the plan of the search. Made for a small table, it would not use the index.
 --
 -- The inner block is a savepoint. It releases the lock, and leaves the caller's transaction usable if
 -- the lock cannot be had: the caller asks again, in a savepoint of its own, and gets the error.
