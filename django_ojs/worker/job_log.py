@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
@@ -14,6 +15,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
+from django_ojs.operations.fail import Ended
 from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
 from django_ojs.spec.states import State
 from django_ojs.storage import database, lock_holders
@@ -71,7 +73,12 @@ class JobLog:
             )
 
     def failed(
-        self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
+        self,
+        run: Run,
+        failure: Failure,
+        job: Job | Ended,
+        seconds: float,
+        cause: BaseException | None,
     ) -> None:
         """Log a job that failed, with the traceback of the exception that is the cause.
 
@@ -100,9 +107,10 @@ class JobLog:
                 what = "its limit key is paused, without spending an attempt"
             # The time is in the time zone of the log's own times, and has the date unless it is
             # today's.
-            due = timezone.localtime(job.due_at)
-            is_today = due.date() == timezone.localdate()
-            what += f", next attempt at {due:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S'}}"
+            zone = timezone.get_default_timezone()
+            due = timezone.localtime(job.due_at, zone).isoformat(" ", "seconds")[:19]
+            today = datetime.now(zone).date().isoformat()
+            what += f", next attempt at {due.removeprefix(f'{today} ')}"
         elif job.state == State.AVAILABLE:
             level = logging.WARNING
             what = "beside other jobs, without spending an attempt: available again"
