@@ -27,6 +27,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
+from django_ojs.storage import claimed_job
 from django_ojs.storage.claimed_job import Claimed
 from tests.factories import (
     BOOM,
@@ -213,6 +214,16 @@ def test_a_group_of_any_size_takes_the_same_few_statements(settings: Any) -> Non
         assert len(said) == 4, said
         # No row is read again where no extension needs it.
         assert not any('FROM "ojs_job"' in each["sql"] for each in captured)
+
+
+def test_a_policy_is_kept_for_the_other_jobs_with_the_same_options_unless_these_are_long() -> None:
+    claimed_job._policy_of.cache_clear()
+    one, other, hers = active(retry=hourly(2)), active(retry=hourly(2)), active(retry=hourly(3))
+    long = active(retry=RetryPolicy(max_attempts=4, extra={"x_note": "n" * 2_000}))
+    assert one.retry_policy is other.retry_policy
+    attempts = [job.retry_policy.max_attempts for job in (one, other, hers, long)]
+    assert attempts == [2, 2, 3, 4]
+    assert claimed_job._policy_of.cache_info().currsize == 2
 
 
 def test_only_runs_that_the_worker_still_holds_are_changed() -> None:
