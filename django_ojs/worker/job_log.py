@@ -16,7 +16,7 @@ from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
 from django_ojs.operations.fail import Ended
-from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
+from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected, from_project
 from django_ojs.spec.states import State
 from django_ojs.storage import database, lock_holders
 from django_ojs.worker.exception_copies import shortened
@@ -29,9 +29,6 @@ SUMMARY_INTERVAL = 5.0
 
 #: A longer message of an error is cut in the log; it is stored as a whole.
 MAX_MESSAGE_CHARACTERS = 500
-
-#: The packages between the start of a thread and the project's code.
-_CALLERS = frozenset({"django_ojs", "asyncio", "asgiref", "concurrent", "contextlib", "threading"})
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -301,15 +298,7 @@ def _exc_info(cause: BaseException | None) -> ExcInfo | None:
     if not settings().log_tracebacks:
         return None
     cause = shortened(cause)
-    first = cause.__traceback__
-    while first is not None and _is_ours(first):
-        first = first.tb_next
-    return type(cause), cause, first or cause.__traceback__
-
-
-def _is_ours(traceback: TracebackType) -> bool:
-    package = str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-    return package in _CALLERS
+    return type(cause), cause, from_project(cause.__traceback__)
 
 
 def _fields(run: Run, status: str, seconds: float) -> dict[str, Any]:
