@@ -12,7 +12,7 @@ from django_ojs.spec.hold import numbers_of
 from django_ojs.storage import database, in_memory_state, queue_configs, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
-from django_ojs.storage.dialects.server import is_repeated
+from django_ojs.storage.dialects.server import is_of_worker
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
@@ -38,8 +38,19 @@ def claim(
     is asked once for all of them; `full` keeps the answers, by the rule. Raises RulesUnknown for a
     queue that has other rules, too.
     """
+    next_starts.unread.discard(request.queue)
+    is_own = request.worker_id is not None and not database.connection().in_atomic_block
+    token = is_of_worker.set(request.registered if request.registered or is_own else None)
+    try:
+        return _claim_of(request, rules, queues, full)
+    finally:
+        is_of_worker.reset(token)
+
+
+def _claim_of(
+    request: ClaimRequest, rules: int, queues: Sequence[str], full: dict[int, set[str]]
+) -> list[Claimed]:
     queue = request.queue
-    next_starts.unread.discard(queue)
     if missing := missing_rules(rules):
         _log_missing(queue, missing)
         return []
@@ -96,16 +107,6 @@ def _claim(
 ) -> list[Claimed]:
     # The database or the role may have another default, which the connection does not know.
     database.dialect().read_committed(database.connection())
-    token = is_repeated.set(request.registered)
-    try:
-        return _claim_by(request, rules, claim_these)
-    finally:
-        is_repeated.reset(token)
-
-
-def _claim_by(
-    request: ClaimRequest, rules: Sequence[ClaimRule], claim_these: _ClaimThese
-) -> list[Claimed]:
     parts: list[RuledClaim] = []
     for rule in rules:
         part = rule.begin(request)
