@@ -15,7 +15,7 @@ class IncidentsExtension(Extension):
     openapi = Path(__file__).with_name("openapi.yaml")
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Look for incidents, so that one that nobody sees is known to 15 seconds."""
+        """Look for incidents, because one may begin and end while no operator looks."""
         from django_ojs.reports import incidents
 
         return (DueStep(run=incidents.look_and_forget, interval=15.0),)
