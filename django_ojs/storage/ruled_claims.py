@@ -9,7 +9,7 @@ from uuid import UUID
 from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import missing_rules, registry
 from django_ojs.spec.hold import numbers_of
-from django_ojs.storage import database, in_memory_state, transitions
+from django_ojs.storage import database, in_memory_state, queue_configs, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.dialects.server import is_repeated
@@ -29,10 +29,14 @@ ROUNDS: Final = 5
 CHANGED_AT_ONCE: Final = 200
 
 
-def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
+def claim(
+    request: ClaimRequest, rules: int, queues: Sequence[str], full: dict[int, set[str]]
+) -> list[Claimed]:
     """Claim jobs of a queue that has these rules, given by their bits.
 
-    Raises RulesUnknown for a queue that has others, too.
+    `queues` are those of the FETCH. Whether no job can start in those whose last claims found none
+    is asked once for all of them; `full` keeps the answers, by the rule. Raises RulesUnknown for a
+    queue that has other rules, too.
     """
     queue = request.queue
     next_starts.unread.discard(queue)
@@ -40,8 +44,17 @@ def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
         _log_missing(queue, missing)
         return []
     known = {bit: rule for bit, rule in registry.claim_rules.items() if bit & rules}
-    if next_starts.was_full(queue) and any(rule.is_full(queue) for rule in known.values()):
-        return []
+    if next_starts.was_full(queue):
+        for bit, rule in known.items():
+            if bit not in full:
+                asked = [
+                    each
+                    for each in queues
+                    if next_starts.was_full(each) and queue_configs.remembered_rules(each) & bit
+                ]
+                full[bit] = set(asked).intersection(rule.full_among(asked))
+            if queue in full[bit]:
+                return []
     request = replace(request, applied=rules)
     try:
         return _claim(request, list(known.values()), transitions.claim_chosen)
