@@ -171,7 +171,8 @@ def find(worker_id: str, conditions: Sequence[str] = ()) -> KnownWorker | None:
     """
     dialect = database.dialect()
     more = (dialect.now, *conditions)
-    for row in raw_queries.values(Worker, _READ, "id = %s", [worker_id], more=more):
+    wanted = {"worker_id": worker_id}
+    for row in raw_queries.values(Worker, _READ, "id = %(worker_id)s", wanted, more=more):
         now, *which_hold = row[len(_READ) :]
         values: dict[str, Any] = dict(zip(_READ, row, strict=False))
         values["now"] = dialect.time(now)

@@ -40,13 +40,14 @@ def values(
     model: type[Model],
     names: Sequence[str],
     where: str,
-    parameters: Sequence[Any] = (),
+    parameters: Sequence[Any] | Mapping[str, Any] = (),
     *,
     more: Sequence[str] = (),
 ) -> list[list[Any]]:
     """Return these columns of the rows for which `where` holds, as the model has their values.
 
-    After them come the expressions `more`, as the driver returns them.
+    After them come the expressions `more`, as the driver returns them. With named parameters, the
+    query is one of each FETCH, and a session that repeats it may keep its plan.
     """
     return _select(model, names, where, parameters, *more)
 
@@ -55,7 +56,7 @@ def _select(
     model: type[Model],
     names: Sequence[str],
     where: str,
-    parameters: Sequence[Any],
+    parameters: Sequence[Any] | Mapping[str, Any],
     *more: str,
 ) -> list[list[Any]]:
     connection = database.connection()
@@ -67,13 +68,15 @@ def _select(
 def _read(
     connection: BaseDatabaseWrapper,
     statement: str,
-    parameters: Sequence[Any],
+    parameters: Sequence[Any] | Mapping[str, Any],
     converters: _Converters,
 ) -> list[list[Any]]:
     """Execute a statement that returns the columns of these converters first. Return its rows."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        found = [list(row) for row in cursor.fetchall()]
+    is_claim = isinstance(parameters, Mapping)
+    rows = database.dialect_of(connection).rows(
+        connection, statement, parameters, is_claim=is_claim
+    )
+    found = [list(row) for row in rows]
     for row in found:
         for index, expression, steps in converters:
             for step in steps:

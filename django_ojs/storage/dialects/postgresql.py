@@ -347,8 +347,8 @@ class PostgreSQL(Inserts):
         *,
         is_claim: bool = False,
     ) -> list[Any]:
-        if is_claim and is_repeated.get():
-            kept = _kept(connection, statement, values, is_in_transaction=True)
+        if is_claim and (is_repeated.get() or _kept_plans().repeats(connection)):
+            kept = _kept(connection, statement, values, is_in_transaction=is_repeated.get())
             if kept is not None:
                 return kept
         return super().rows(connection, statement, values)

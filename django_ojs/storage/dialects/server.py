@@ -179,8 +179,8 @@ class Server(ABC):
     ) -> list[Any]:
         """Execute a statement, and return its rows.
 
-        `is_claim`: it is one of a claim with rules, and the session of a worker may keep its plan
-        (see `is_repeated`).
+        `is_claim`: it belongs to a claim, and a session that repeats claims may keep its plan (see
+        `is_repeated`).
         """
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
