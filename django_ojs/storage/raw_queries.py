@@ -62,26 +62,37 @@ def _select(
     connection = database.connection()
     columns, converters = _columns(model, names, connection)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
-    return _read(connection, statement, parameters, converters)
+    if isinstance(parameters, Mapping):
+        dialect = database.dialect_of(connection)
+        found = dialect.rows(connection, statement, parameters, is_claim=True)
+        return _converted(connection, found, converters)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return _converted(connection, cursor.fetchall(), converters)
 
 
-def _read(
-    connection: BaseDatabaseWrapper,
-    statement: str,
-    parameters: Sequence[Any] | Mapping[str, Any],
-    converters: _Converters,
+def _converted(
+    connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]], converters: _Converters
 ) -> list[list[Any]]:
-    """Execute a statement that returns the columns of these converters first. Return its rows."""
-    is_claim = isinstance(parameters, Mapping)
-    rows = database.dialect_of(connection).rows(
-        connection, statement, parameters, is_claim=is_claim
-    )
+    """Return rows that begin with the columns of these converters as the models have them."""
     found = [list(row) for row in rows]
     for row in found:
         for index, expression, steps in converters:
             for step in steps:
                 row[index] = step(row[index], expression, connection)
     return found
+
+
+def columns_of(model: type[Model]) -> str:
+    """Return the columns of a model, for a statement that returns its rows to `instances`."""
+    return _columns(model, _attributes(model), database.connection())[0]
+
+
+def instances(model: type[M], rows: Sequence[Sequence[Any]]) -> list[M]:
+    """Return instances of the model from rows of its `columns_of`, as the driver has them."""
+    connection, names = database.connection(), _attributes(model)
+    found = _converted(connection, rows, _columns(model, names, connection)[1])
+    return [model.from_db(connection.alias, names, row) for row in found]
 
 
 def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
@@ -95,7 +106,9 @@ def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
     query.add_update_values(values)
     statement, parameters = query.get_compiler(connection=connection).as_sql()
     columns, converters = _columns(model, names, connection)
-    found = _read(connection, f"{statement} RETURNING {columns}", parameters, converters)
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement} RETURNING {columns}", parameters)
+        found = _converted(connection, cursor.fetchall(), converters)
     return [model.from_db(connection.alias, names, row) for row in found]
 
 
