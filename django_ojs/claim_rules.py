@@ -1,6 +1,6 @@
 """The rules by which extensions take part in the claims of some queues: the hook `claim_rule`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -119,12 +119,12 @@ class ClaimRule:
         """
         return RuledClaim()
 
-    def is_full(self, queue: str) -> bool:
-        """Return whether still no job can start in a queue whose last claim found none.
+    def full_among(self, queues: Collection[str]) -> Collection[str]:
+        """Return in which of these queues, whose last claims found no job, still none can start.
 
         It is called outside of the transaction of a claim. It costs one query, and takes no lock.
         """
-        return False
+        return ()
 
     def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return why an available job does not start by this rule, or None if it may.

@@ -26,6 +26,7 @@ from django_ojs.spec import hold, ids, json
 from django_ojs.storage import queue_configs, ruled_claims
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.next_starts import next_starts
 from tests.cases import together
 from tests.factories import WORKER, jobs, jobs_of_key, push, push_many
 from tests.test_extension import installed
@@ -205,6 +206,34 @@ def test_a_rule_that_fails_stops_no_other_queue_and_is_named(
     assert said in failed_extensions()[0].text
     rule.rejects = lambda _: False
     assert [each.id for each in claim()] == [job.pk]
+
+
+@together("wrong", [raises, lambda *_: None, lambda *_: 1], undo=True)
+def test_a_rule_that_cannot_say_which_queues_are_full_stops_only_these_and_is_named(
+    wrong: Any, rule: Rule, monkeypatch: Any, caplog: Any
+) -> None:
+    job, other = push(queue=QUEUE), push(queue="other")
+    queue_configs.refresh()
+    next_starts.note_full(QUEUE, 0, waits_for_end=True)
+    next_starts.note_full("other", 0, waits_for_end=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Rule, "full_among", wrong)
+        caplog.clear()
+        found = fetch.fetch([QUEUE, "other"], count=2, worker_id=WORKER, due=False)
+    assert [each.id for each in found] == [other.pk]
+    said = f"The extension ruling of django_ojs failed in a claim of the queue {QUEUE}."
+    assert caplog.messages == [said]
+    assert [each.id for each in claim()] == [job.pk]
+
+
+def test_a_rule_that_names_a_queue_without_the_rule_stops_only_its_own(
+    rule: Rule, monkeypatch: Any
+) -> None:
+    push(queue=QUEUE), push(queue="other")
+    next_starts.note_full(QUEUE, 0, waits_for_end=True)
+    monkeypatch.setattr(Rule, "full_among", lambda *_: [QUEUE, "other"])
+    found = fetch.fetch([QUEUE, "other"], count=2, worker_id=WORKER, due=False)
+    assert [each.queue for each in found] == ["other"]
 
 
 def test_a_rule_that_cannot_say_what_waits_is_named_and_all_else_is_shown(

@@ -400,6 +400,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         models.F("worker_id"),
+                        models.F("queue"),
                         condition=models.Q(("state", "active")),
                         name="ojs_job_active",
                     ),

@@ -186,8 +186,8 @@ class Job(StoredModel):
                 ),
             ),
             # Rescue and lapse: the active jobs. The lease itself is in no index, so that extending
-            # it stays cheap.
-            models.Index("worker_id", name="ojs_job_active", condition=Q(state="active")),
+            # it stays cheap. Limits count the active jobs of a queue without reading the others.
+            models.Index("worker_id", "queue", name="ojs_job_active", condition=Q(state="active")),
             # Pruning: each kind of finished job has a range of its own, oldest first. With the
             # state only as a filter, a query that finds none would read all that is kept longer.
             models.Index(

@@ -3,13 +3,14 @@
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import F, Max
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Known
@@ -61,34 +62,56 @@ def fail(
     return ended
 
 
+class Ended(NamedTuple):
+    """What a job is after a failed run, by the decision about it."""
+
+    state: State
+    spent: int
+    max_attempts: int
+    #: By the clock of this process: the row has the time of the database.
+    due_at: datetime | None = None
+    dead_letter: bool = False
+
+
 @database.write_transaction
 def fail_batch(
     worker_id: str, failed: Sequence[tuple[Claimed, Failure, AttemptOutcome]]
-) -> dict[tuple[UUID, int], Job]:
+) -> dict[tuple[UUID, int], Ended]:
     """Record many failed runs of one worker, as `fail` records each, in a few statements.
 
     A failure with `rate_limit_until` must be given to `fail`: here it would spend an attempt, and
-    pause no key. Return, by (id, run), the jobs that the worker still held, as they are afterwards;
-    the others were cancelled, or their leases had lapsed. A returned dead letter has the queue
-    where it ran.
+    pause no key. Return what became of the jobs that the worker still held, by (id, run); the
+    others were cancelled, or their leases had lapsed.
     """
     held = transitions.lock_claimed(worker_id, [(job.id, job.run) for job, _, _ in failed])
     kept = [each for each in failed if (each[0].id, each[0].run) in held]
     if not kept:
         return {}
-    again: dict[UUID, dict[str, object]] = {}
-    ended: dict[UUID, dict[str, object]] = {}
+    again: dict[UUID, str] = {}
+    discarded: dict[UUID, str] = {}
+    ended: dict[tuple[UUID, int], Ended] = {}
+    dead_letters: dict[UUID, str] = {}
+    now = timezone.now()
     for job, failure, outcome in kept:
         # The claimed job is enough: nothing changes the policy or the counts of an active job.
         decision = _within_total_timeout(job, decide(job, failure))
-        row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
+        row: dict[str, Any] = {"id": str(job.id), "outcome": outcome.value}
+        row["error"] = _error_of(failure)
+        counts = job.spent, job.max_attempts
+        # The row is encoded once, for the history and for the job.
         if decision.action == "retry":
-            again[job.id] = {**row, "delay_us": decision.delay // timedelta(microseconds=1)}
+            row["delay_us"] = decision.delay // timedelta(microseconds=1)
+            again[job.id] = json.dumps(row)
+            end = Ended(State.RETRYABLE, *counts, due_at=now + decision.delay)
         else:
-            dead_letter, reason = decision.dead_letter, decision.reason
-            ended[job.id] = {**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter}
+            row |= {"reason": decision.reason, "dead_letter": decision.dead_letter}
+            discarded[job.id] = json.dumps(row)
+            end = Ended(State.DISCARDED, *counts, dead_letter=decision.dead_letter)
+            if end.dead_letter:
+                dead_letters[job.id] = job.queue
+        ended[job.id, job.run] = end
     keys = [job.id for job, _, _ in kept]
-    rows = json.dumps([*again.values(), *ended.values()])
+    rows = f"[{', '.join([*again.values(), *discarded.values()])}]"
     link = database.connection()
     add_runs = partial(database.dialect_of(link).end_runs, link, "add_attempts", rows)
     histories.add(keys, add_runs)
@@ -97,9 +120,9 @@ def fail_batch(
         workers=dict.fromkeys(keys, worker_id),
         failures={job.id: failure for job, failure, _ in kept},
     )
-    now = transitions.fail(again, ended, known)
-    dead_letter_queue.move({job.pk: job.queue for job in now.values() if job.dead_letter})
-    return {(job.id, job.run): now[job.id] for job, _, _ in kept}
+    transitions.fail(again, discarded, known)
+    dead_letter_queue.move(dead_letters)
+    return ended
 
 
 def decide(job: Job | Claimed, failure: Failure) -> Decision:

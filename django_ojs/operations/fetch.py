@@ -101,6 +101,7 @@ def fetch(
     searched = _open_to(pool, queues)
     jobs: list[Claimed] = []
     left = most
+    full = dict[int, set[str]]()
     with closing(turns.asks(searched, count)) as asks:
         for ask in asks:
             request = ClaimRequest(
@@ -115,7 +116,7 @@ def fetch(
                 registered=registered,
             )
             try:
-                claimed = _claim(request)
+                claimed = _claim(request, searched, full)
             except Exception as error:
                 if not jobs or not _keeps_claims(error, registered):
                     raise
@@ -174,8 +175,13 @@ def _check_of_hook(error: Exception) -> None:
         raise error
 
 
-def _claim(request: ClaimRequest) -> list[Claimed]:
-    """Claim jobs of a queue. If it has rules that this process did not know, try again."""
+def _claim(
+    request: ClaimRequest, queues: Sequence[str], full: dict[int, set[str]]
+) -> list[Claimed]:
+    """Claim jobs of one of these queues. If it has rules that were not known, try again.
+
+    See `ruled_claims.claim` for `full`.
+    """
     of_jobs = 0
     for _ in range(TRIES):
         rules = queue_configs.remembered_rules(request.queue) | of_jobs
@@ -183,7 +189,7 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
             if rules:
                 from django_ojs.storage import ruled_claims
 
-                return ruled_claims.claim(request, rules)
+                return ruled_claims.claim(request, rules, queues, full)
             return database.retried(partial(transitions.claim, request))
         except transitions.RulesUnknown:
             of_jobs = holds.learn_rules(request.queue)

@@ -38,6 +38,11 @@ _VARIES: Final = re.compile(
     r"|[\w@:/+-]*\d[\w@:/+-]*(?:[.,][\w@:/+-]+)*"
 )
 
+#: The packages between the start of a thread and the project's code.
+_CALLERS: Final = frozenset(
+    {"django_ojs", "asyncio", "asgiref", "concurrent", "contextlib", "threading"}
+)
+
 #: The type of the error of a job that its worker has no handler for.
 UNKNOWN_JOB_TYPE: Final = "unknown_job_type"
 
@@ -215,7 +220,7 @@ class Failure:
     def from_exception(
         cls, exception: BaseException, *, backtrace: bool = True, keep_class: bool = False
     ) -> Self:
-        """Describe an exception: `ojs_type` or class name, message, the innermost frames.
+        """Describe an exception: `ojs_type` or class name, message, the project's innermost frames.
 
         Its `ojs_retryable`, if it has one, says whether another attempt makes sense. With
         `keep_class` the failure also has the path of its class.
@@ -230,7 +235,7 @@ class Failure:
         return cls(
             type=clean(kind or type(exception).__qualname__, MAX_TYPE_CHARACTERS),
             message=clean(_message(exception), MAX_MESSAGE_CHARACTERS),
-            backtrace=_frames(exception.__traceback__) if backtrace else (),
+            backtrace=_frames(from_project(exception.__traceback__)) if backtrace else (),
             code=_code_of(exception) if isinstance(exception, HandlerResponse) else None,
             retryable=_attribute(exception, "ojs_retryable", bool),
             details=_readable(details) if details else None,
@@ -279,6 +284,17 @@ def clean(text: str, limit: int) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def from_project(start: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the first frame of the project's code; all of it without such one."""
+    first = start
+    while first is not None:
+        name = first.tb_frame.f_globals.get("__name__")
+        if str(name).partition(".")[0] not in _CALLERS:
+            return first
+        first = first.tb_next
+    return start
 
 
 def _until(value: timedelta | datetime | str | float | None) -> datetime:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -130,7 +131,8 @@ class Claimed:
     @property
     def retry_policy(self) -> RetryPolicy:
         """The job's retry policy, complete."""
-        return retry_policy.of_options(self.options)
+        find = _policy_of if len(self._options) <= _LONGEST_KEPT else _policy_of.__wrapped__
+        return find(self._options)
 
     @property
     def tags(self) -> list[str]:
@@ -167,6 +169,16 @@ class Claimed:
             self.activated_at,
             self.started_at,
         )
+
+
+#: Longer options are those of one job, and not of all jobs of its type.
+_LONGEST_KEPT: Final = 1_000
+
+
+# When a service is away, the jobs that fail have few different policies.
+@lru_cache(maxsize=128)
+def _policy_of(options: str) -> RetryPolicy:
+    return retry_policy.of_options(_read(options))  # type: ignore[arg-type]  # an object
 
 
 def _read(text: str) -> json.JSON:

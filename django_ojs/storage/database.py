@@ -211,10 +211,10 @@ def is_conflict(error: BaseException) -> bool:
     That is a serialization failure or a deadlock: the same transaction may pass when it runs again.
     """
     link: Any = connection()
-    found, of_driver, seen = dialect(), link.Database.Error, set[int]()
+    of_driver, seen = link.Database.Error, set[int]()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
-        if isinstance(following, of_driver) and found.is_conflict_error(following):
+        if isinstance(following, of_driver) and dialect_of(link).is_conflict_error(following):
             return True
         seen.add(id(following))
         # Without `raise ... from`, only an error of the database follows from the one before it:
@@ -251,11 +251,12 @@ def recheck(*, healthy: bool = False) -> None:
     `CONN_HEALTH_CHECKS`, which a worker sets, it does nothing.
     """
     with _watched_lock:
-        links: list[Any] = list(_watched)
+        links: list[Any] = [link for link in _watched if healthy or link.errors_occurred]
+    if not links:
+        return
     own = {each.ident for each in threading.enumerate() if each.name.startswith("ojs-")}
     for link in links:
-        is_wanted = (healthy or link.errors_occurred) and link._thread_ident not in own
-        if is_wanted and dialect_of(link).is_free(link):
+        if link._thread_ident not in own and dialect_of(link).is_free(link):
             link.health_check_done = False
 
 

@@ -112,6 +112,13 @@ def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
     return [model.from_db(connection.alias, names, row) for row in found]
 
 
+def change(model: type[Model], values: str, where: str, parameters: Sequence[Any]) -> int:
+    """Change the rows for which `where` holds, by the SQL `values`. Return how many there are."""
+    with database.connection().cursor() as cursor:
+        cursor.execute(f"UPDATE {model._meta.db_table} SET {values} WHERE {where}", parameters)
+        return int(cursor.rowcount)
+
+
 def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:
     """Store these fields of rows, by one statement that is sent with the values of each row."""
     connection = database.connection()

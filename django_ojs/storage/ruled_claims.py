@@ -9,10 +9,10 @@ from uuid import UUID
 from django_ojs.claim_rules import ClaimRule, Condition, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import missing_rules, registry
 from django_ojs.spec.hold import numbers_of
-from django_ojs.storage import database, in_memory_state, transitions
+from django_ojs.storage import database, in_memory_state, queue_configs, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
-from django_ojs.storage.dialects.server import is_repeated
+from django_ojs.storage.dialects.server import is_of_worker
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
@@ -29,19 +29,43 @@ ROUNDS: Final = 5
 CHANGED_AT_ONCE: Final = 200
 
 
-def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
+def claim(
+    request: ClaimRequest, rules: int, queues: Sequence[str], full: dict[int, set[str]]
+) -> list[Claimed]:
     """Claim jobs of a queue that has these rules, given by their bits.
 
-    Raises RulesUnknown for a queue that has others, too.
+    `queues` are those of the FETCH. Whether no job can start in those whose last claims found none
+    is asked once for all of them; `full` keeps the answers, by the rule. Raises RulesUnknown for a
+    queue that has other rules, too.
     """
+    next_starts.unread.discard(request.queue)
+    is_own = request.worker_id is not None and not database.connection().in_atomic_block
+    token = is_of_worker.set(request.registered if request.registered or is_own else None)
+    try:
+        return _claim_of(request, rules, queues, full)
+    finally:
+        is_of_worker.reset(token)
+
+
+def _claim_of(
+    request: ClaimRequest, rules: int, queues: Sequence[str], full: dict[int, set[str]]
+) -> list[Claimed]:
     queue = request.queue
-    next_starts.unread.discard(queue)
     if missing := missing_rules(rules):
         _log_missing(queue, missing)
         return []
     known = {bit: rule for bit, rule in registry.claim_rules.items() if bit & rules}
-    if next_starts.was_full(queue) and any(rule.is_full(queue) for rule in known.values()):
-        return []
+    if next_starts.was_full(queue):
+        for bit, rule in known.items():
+            if bit not in full:
+                asked = [
+                    each
+                    for each in queues
+                    if next_starts.was_full(each) and queue_configs.remembered_rules(each) & bit
+                ]
+                full[bit] = set(asked).intersection(rule.full_among(asked))
+            if queue in full[bit]:
+                return []
     request = replace(request, applied=rules)
     try:
         return _claim(request, list(known.values()), transitions.claim_chosen)
@@ -83,16 +107,6 @@ def _claim(
 ) -> list[Claimed]:
     # The database or the role may have another default, which the connection does not know.
     database.dialect().read_committed(database.connection())
-    token = is_repeated.set(request.registered)
-    try:
-        return _claim_by(request, rules, claim_these)
-    finally:
-        is_repeated.reset(token)
-
-
-def _claim_by(
-    request: ClaimRequest, rules: Sequence[ClaimRule], claim_these: _ClaimThese
-) -> list[Claimed]:
     parts: list[RuledClaim] = []
     for rule in rules:
         part = rule.begin(request)

@@ -344,30 +344,21 @@ def lock_free(jobs: QuerySet[Job]) -> list[UUID]:
     return list(free.values_list("pk", flat=True))
 
 
-def fail(
-    again: Mapping[UUID, Mapping[str, object]],
-    ended: Mapping[UUID, Mapping[str, object]],
-    known: Known,
-) -> dict[UUID, Job]:
+def fail(again: Mapping[UUID, str], ended: Mapping[UUID, str], known: Known) -> None:
     """FAIL many jobs, which the caller has locked: some wait `again`, the `ended` are discarded.
 
-    The values of each are those of `Dialect.end_runs`. The jobs are those of `known`, in their
-    order. Return them after the change, without their payloads if no extension needs these.
+    The values are JSON objects, those of `Dialect.end_runs`. The jobs are those of `known`, in
+    their order.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
     if again:
-        dialect.end_runs(connection, "retry_failed", json.dumps([*again.values()]))
+        dialect.end_runs(connection, "retry_failed", f"[{', '.join(again.values())}]")
     if ended:
-        dialect.end_runs(connection, "discard_failed", json.dumps([*ended.values()]))
-    hooks = registry.changes.get(Trigger.FAIL)
-    if hooks is None:
-        rows: Sequence[Job] = _rows(known.jobs, Reads.ROWS)
-    else:
+        dialect.end_runs(connection, "discard_failed", f"[{', '.join(ended.values())}]")
+    if (hooks := registry.changes.get(Trigger.FAIL)) is not None:
         after = {key: State.RETRYABLE if key in again else State.DISCARDED for key in known.jobs}
-        before = dict.fromkeys(known.jobs, State.ACTIVE)
-        rows = _tell(hooks, Trigger.FAIL, before, after, known).rows()
-    return {job.pk: job for job in rows}
+        _tell(hooks, Trigger.FAIL, dict.fromkeys(known.jobs, State.ACTIVE), after, known)
 
 
 def oldest_available(queue: str, limit: int) -> list[Job]:

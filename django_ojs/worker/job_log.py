@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +15,8 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
-from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
+from django_ojs.operations.fail import Ended
+from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected, from_project
 from django_ojs.spec.states import State
 from django_ojs.storage import database, lock_holders
 from django_ojs.worker.exception_copies import shortened
@@ -27,9 +29,6 @@ SUMMARY_INTERVAL = 5.0
 
 #: A longer message of an error is cut in the log; it is stored as a whole.
 MAX_MESSAGE_CHARACTERS = 500
-
-#: The packages between the start of a thread and the project's code.
-_CALLERS = frozenset({"django_ojs", "asyncio", "asgiref", "concurrent", "contextlib", "threading"})
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -71,7 +70,12 @@ class JobLog:
             )
 
     def failed(
-        self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
+        self,
+        run: Run,
+        failure: Failure,
+        job: Job | Ended,
+        seconds: float,
+        cause: BaseException | None,
     ) -> None:
         """Log a job that failed, with the traceback of the exception that is the cause.
 
@@ -100,9 +104,10 @@ class JobLog:
                 what = "its limit key is paused, without spending an attempt"
             # The time is in the time zone of the log's own times, and has the date unless it is
             # today's.
-            due = timezone.localtime(job.due_at)
-            is_today = due.date() == timezone.localdate()
-            what += f", next attempt at {due:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S'}}"
+            zone = timezone.get_default_timezone()
+            due = timezone.localtime(job.due_at, zone).isoformat(" ", "seconds")[:19]
+            today = datetime.now(zone).date().isoformat()
+            what += f", next attempt at {due.removeprefix(f'{today} ')}"
         elif job.state == State.AVAILABLE:
             level = logging.WARNING
             what = "beside other jobs, without spending an attempt: available again"
@@ -293,15 +298,7 @@ def _exc_info(cause: BaseException | None) -> ExcInfo | None:
     if not settings().log_tracebacks:
         return None
     cause = shortened(cause)
-    first = cause.__traceback__
-    while first is not None and _is_ours(first):
-        first = first.tb_next
-    return type(cause), cause, first or cause.__traceback__
-
-
-def _is_ours(traceback: TracebackType) -> bool:
-    package = str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-    return package in _CALLERS
+    return type(cause), cause, from_project(cause.__traceback__)
 
 
 def _fields(run: Run, status: str, seconds: float) -> dict[str, Any]:

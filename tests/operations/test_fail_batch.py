@@ -27,6 +27,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
+from django_ojs.storage import claimed_job
 from django_ojs.storage.claimed_job import Claimed
 from tests.factories import (
     BOOM,
@@ -181,9 +182,16 @@ def test_together_they_have_the_rows_the_events_the_signals_and_the_figures_of_e
         one["queues"] = tuple(q and q.replace("single", "joined") for q in one["queues"])
         assert other == one, case
         assert events_of(joined) == events_of(single) != [], case
-        was = stored[joined.id, joined.run]
-        assert (was.state, was.due_at) == (read(joined.id).state, read(joined.id).due_at)
-        states.add((was.state, was.dead_letter, was.discard_reason))
+        said, row = stored[joined.id, joined.run], read(joined.id)
+        assert said[:3] == (row.state, row.spent, row.max_attempts), case
+        assert said.dead_letter == row.dead_letter, case
+        if row.state == "retryable":
+            assert said.due_at is not None
+            assert row.due_at is not None
+            assert abs(said.due_at - row.due_at) < HOUR / 2, case
+        else:
+            assert said.due_at is None
+        states.add((row.state, row.dead_letter, row.discard_reason))
     assert len(states) == 7, "the cases have every end"
     # In the order of the runs, as one after the other.
     assert [(name, type) for name, _, _, type in at_once] == [
@@ -193,6 +201,29 @@ def test_together_they_have_the_rows_the_events_the_signals_and_the_figures_of_e
         job.id for job in claimed["joined"]
     ]
     assert {queue for _, _, queue, _ in at_once} == {"joined"}
+
+
+def test_a_group_of_any_size_takes_the_same_few_statements(settings: Any) -> None:
+    settings.OJS = {"KEEP_EVENTS": []}
+    for number in (2, 5):
+        jobs = [active(retry=hourly(attempts)) for attempts in (1, 2) for _ in range(number)]
+        with CaptureQueriesContext(connection) as captured:
+            fail.fail_batch(WORKER, [(job, BOOM, FAILED) for job in jobs])
+        said = [each["sql"].partition("\n")[0] for each in captured if "json" in each["sql"]]
+        # The claims, the histories, those that wait, and those that are discarded.
+        assert len(said) == 4, said
+        # No row is read again where no extension needs it.
+        assert not any('FROM "ojs_job"' in each["sql"] for each in captured)
+
+
+def test_a_policy_is_kept_for_the_other_jobs_with_the_same_options_unless_these_are_long() -> None:
+    claimed_job._policy_of.cache_clear()
+    one, other, hers = active(retry=hourly(2)), active(retry=hourly(2)), active(retry=hourly(3))
+    long = active(retry=RetryPolicy(max_attempts=4, extra={"x_note": "n" * 2_000}))
+    assert one.retry_policy is other.retry_policy
+    attempts = [job.retry_policy.max_attempts for job in (one, other, hers, long)]
+    assert attempts == [2, 2, 3, 4]
+    assert claimed_job._policy_of.cache_info().currsize == 2
 
 
 def test_only_runs_that_the_worker_still_holds_are_changed() -> None:

@@ -113,6 +113,18 @@ def test_an_exception_gives_its_class_its_message_and_where_it_was_raised() -> N
     assert made.backtrace[0].endswith("in raised") or "raised" in made.backtrace[0]
 
 
+def test_an_exception_that_is_not_raised_by_the_project_keeps_all_frames() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Failure.parse({"type": 5})
+    # Without the frame of this test, as where the worker itself calls it.
+    error = caught.value.with_traceback(caught.tb.tb_next)
+    made = Failure.from_exception(error)
+    assert [frame.rpartition(" ")[2] for frame in made.backtrace] == [
+        "Failure.parse",
+        "_optional_text",
+    ]
+
+
 def test_an_exception_may_name_its_own_type() -> None:
     class CardDeclined(Exception):
         ojs_type = "payment.card_declined"

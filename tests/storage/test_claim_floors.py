@@ -27,7 +27,7 @@ from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.dialects.server import OldestTransaction
 from tests.databases import ALIASES
-from tests.factories import HOUR, WORKER, jobs, push, push_many
+from tests.factories import HOUR, WORKER, WorkerFactory, jobs, push, push_many
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True, databases=ALIASES)]
 
@@ -128,6 +128,19 @@ def test_a_claim_from_a_floor_reads_no_entries_of_claimed_jobs() -> None:
     # In the whole claim: the pages of all rows that were claimed, though none is available.
     assert whole > 50
     assert from_floor < whole / 4
+
+
+@pytest.mark.usefixtures("always_slow")
+def test_a_worker_claims_from_a_floor_of_a_queue_with_a_limit() -> None:
+    queues.configure(QUEUE, {"concurrency": 100})
+    WorkerFactory()
+    pushed = push_many(4, queue=QUEUE)
+    found = []
+    with snapshot():
+        for _ in pushed:
+            found += fetch.fetch([QUEUE], worker_id=WORKER, due=False, registered=True)
+            assert floors.of(QUEUE) is not None
+    assert ids(found) == [job.pk for job in pushed]
 
 
 def reads(floor: Any) -> int:

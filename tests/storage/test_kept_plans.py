@@ -223,6 +223,35 @@ def test_after_a_session_lost_its_plans_a_claim_with_a_limit_is_repeated() -> No
     assert not kept()
 
 
+def by_web_process(worker_id: str | None) -> list[Claimed]:
+    push(queue=QUEUE, rate_limit={"key": "k", "concurrency": 100})
+    return fetch.fetch([QUEUE], worker_id=worker_id, due=False)
+
+
+@pytest.mark.parametrize("worker_id", [WORKER, None])
+def test_a_web_process_keeps_the_statements_of_claims_with_a_limit_once_it_repeats_them(
+    worker_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_plans, "REPEATED_WITHIN", 3600.0)
+    assert len(by_web_process(worker_id)) == 1
+    assert not kept()
+    for _ in range(kept_plans.REPEATED):
+        assert len(by_web_process(worker_id)) == 1
+    assert bool(kept()) is (worker_id is not None)
+    execute("DEALLOCATE ALL")
+    assert len(by_web_process(worker_id)) == 1
+
+
+def test_a_claim_with_a_limit_in_a_transaction_of_the_caller_prepares_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_plans, "REPEATED_WITHIN", 3600.0)
+    for _ in range(kept_plans.REPEATED * 2):
+        with transaction.atomic():
+            assert len(by_web_process(WORKER)) == 1
+    assert not kept()
+
+
 def test_a_session_behind_a_pooler_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 1))
     push_many(2, queue=QUEUE)

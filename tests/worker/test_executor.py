@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from traceback import walk_tb
 from typing import Any
 
 import pytest
@@ -64,6 +65,29 @@ def test_what_a_handler_raises_is_the_outcome_and_the_thread_takes_the_next(
         executor.submit([run_of(function), run_of(lambda: "next")])
         assert isinstance(outcomes.next().error, kind)
         assert outcomes.next().error is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_backtrace_of_a_failure_begins_at_the_handler(
+    outcomes: Outcomes, is_async: bool
+) -> None:
+    def inner() -> None:
+        raise ValueError("no")
+
+    def function() -> None:
+        inner()
+
+    async def coroutine() -> None:
+        inner()
+
+    with executing(1, outcomes) as executor:
+        executor.submit([run_of(coroutine if is_async else function)])
+        error = outcomes.next().error
+    assert error is not None
+    names = [frame.rpartition(".")[2] for frame in Failure.from_exception(error).backtrace]
+    assert names == ["coroutine" if is_async else "function", "inner"]
+    # What the project keeps of it keeps no frame of the worker.
+    assert len(list(walk_tb(error.__traceback__))) == 2
 
 
 @pytest.mark.parametrize("returned", [{1, 2}, object(), b"bytes", float("nan"), {1: "one"}])

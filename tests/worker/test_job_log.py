@@ -11,7 +11,9 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.models import Job
+from django_ojs.operations.fail import Ended
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
+from django_ojs.spec.states import State
 from django_ojs.worker import job_log as job_logs
 from django_ojs.worker.job_log import JobLog, duration, number_of_jobs
 from tests.cases import together
@@ -110,6 +112,27 @@ def test_a_failed_job_says_why_and_what_comes_next(
         f"test.job {RUN.job.id} failed in 2.0 s: Boom: no money ({expected})"
     )
     assert (record.levelno, job_log.failed_count, vars(record)["status"]) == (level, 1, "failed")
+
+
+def test_the_next_attempt_has_its_date_unless_it_is_today(
+    log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime(2026, 1, 2, 23, 30, tzinfo=UTC).astimezone(tz)
+
+    monkeypatch.setattr(job_logs, "datetime", Clock)
+    # In Paris it is half past midnight of the third day.
+    with override_settings(TIME_ZONE="Europe/Paris"):
+        for hour, minute in ((22, 59), (23, 45)):
+            due_at = datetime(2026, 1, 2, hour, minute, 5, 999_999, tzinfo=UTC)
+            ended = Ended(State.RETRYABLE, 1, 3, due_at)
+            JobLog().failed(RUN, Failure(type="Boom", message=""), ended, 1.0, None)
+    assert [record.getMessage().partition(" at ")[2] for record in log.records] == [
+        "2026-01-02 23:59:05)",
+        "00:45:05)",
+    ]
 
 
 def test_a_long_message_is_cut_and_an_empty_one_left_out(log: pytest.LogCaptureFixture) -> None:

@@ -15,10 +15,10 @@ class IncidentsExtension(Extension):
     openapi = Path(__file__).with_name("openapi.yaml")
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Look for incidents, so that their starts and ends are known to some seconds."""
+        """Look for incidents, because one may begin and end while no operator looks."""
         from django_ojs.reports import incidents
 
-        return (DueStep(run=incidents.look_and_forget, interval=5.0),)
+        return (DueStep(run=incidents.look_and_forget, interval=15.0),)
 
     def routes(self) -> Sequence[Any]:
         """Return the route of what is wrong now."""

@@ -166,12 +166,12 @@ def _is_valid(policy: Any) -> bool:
     return bool(policy)
 
 
-def is_full(queue: str) -> bool:
-    """Return whether a queue whose jobs were all held still has no other job."""
-    if statements().may_start(queue):
-        return False
-    next_starts.note_soon(queue)
-    return True
+def full_among(queues: Collection[str]) -> Collection[str]:
+    """Return those of these queues, whose jobs were all held, that still have no other job."""
+    full = statements().full_queues(queues)
+    for queue in full:
+        next_starts.note_soon(queue)
+    return full
 
 
 class _Claim(RuledClaim):

@@ -5,7 +5,7 @@ a lock of the queue: it counts the active jobs in their rows, reads when jobs st
 more than there is room for, and adds their starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
@@ -98,21 +98,28 @@ def use(queue: str) -> Use | None:
 
     The result is exact under the lock.
     """
-    found = statements().queue_use(queue)
-    config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
-    limit = config.part(RateLimit)
-    if limit is None:
-        return None
-    parsed = Starts.parse(_read(found.starts))
-    starts_so_far = parsed.until(found.now)
-    return Use(
-        limit=limit,
-        active=found.active,
-        starts=starts_so_far,
-        now=found.now,
-        is_exact=bool(found.is_exact),
-        was_ahead=starts_so_far != parsed,
-    )
+    return uses([queue]).get(queue)
+
+
+def uses(queues: Collection[str]) -> dict[str, Use]:
+    """Return how much of their limits those of these queues use that have limits."""
+    found: dict[str, Use] = {}
+    for row in statements().queues_use(queues):
+        config = queue_configs.effective(row.queue, _read(row.config), _read(row.default_config))
+        limit = config.part(RateLimit)
+        if limit is None:
+            continue
+        parsed = Starts.parse(_read(row.starts))
+        starts_so_far = parsed.until(row.now)
+        found[row.queue] = Use(
+            limit=limit,
+            active=row.active,
+            starts=starts_so_far,
+            now=row.now,
+            is_exact=bool(row.is_exact),
+            was_ahead=starts_so_far != parsed,
+        )
+    return found
 
 
 def _read(stored: str | None) -> dict[str, json.JSON]:
@@ -145,17 +152,18 @@ def begin(request: ClaimRequest) -> RuledClaim:
     return _Claim(request, used)
 
 
-def is_full(queue: str) -> bool:
-    """Return whether a queue is at its limits.
+def full_among(queues: Collection[str]) -> Collection[str]:
+    """Return those of these queues that are at their limits.
 
     A claim from a queue with room takes the lock. A queue that gets room in the meantime is claimed
     from the next time.
     """
-    used = use(queue)
-    if used is None or used.room or used.was_ahead:
-        return False
-    _note_full(queue, used)
-    return True
+    full = {
+        queue: used for queue, used in uses(queues).items() if not used.room and not used.was_ahead
+    }
+    for queue, used in full.items():
+        _note_full(queue, used)
+    return full
 
 
 def waits_for(queue: str) -> Waits | None:

@@ -203,11 +203,11 @@ class QueueLimits(ClaimRule):
 
         return claims_by_queue.begin(request)
 
-    def is_full(self, queue: str) -> bool:
-        """Return whether a queue is at its limits."""
+    def full_among(self, queues: Collection[str]) -> Collection[str]:
+        """Return those of these queues that are at their limits."""
         from django_ojs.extensions.limits import claims_by_queue
 
-        return claims_by_queue.is_full(queue)
+        return claims_by_queue.full_among(queues)
 
     def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its queue a job waits for."""
@@ -225,11 +225,11 @@ class KeyLimits(ClaimRule):
 
         return claims_by_key.begin(request)
 
-    def is_full(self, queue: str) -> bool:
-        """Return whether a queue whose jobs were all held still has no other job."""
+    def full_among(self, queues: Collection[str]) -> Collection[str]:
+        """Return those of these queues, whose jobs were all held, that still have no other job."""
         from django_ojs.extensions.limits import claims_by_key
 
-        return claims_by_key.is_full(queue)
+        return claims_by_key.full_among(queues)
 
     def waits_for(self, job: Any, may_see: bool) -> Waits | None:
         """Return which limit of its key a job waits for."""

@@ -54,6 +54,7 @@ class LimitUse(NamedTuple):
     statement saw all that was committed before it.
     """
 
+    queue: str
     active: int
     starts: str | None
     now: int
@@ -79,9 +80,9 @@ class LimitStatements:
             collation=dialect.binary_collation,
         )
 
-    def queue_use(self, queue: str) -> LimitUse:
-        """Return the limits of a queue and how much of them it uses, under their lock."""
-        return LimitUse(*self._files.rows("queue_use", {"queue": queue}, is_claim=True)[0])
+    def queues_use(self, queues: Collection[str]) -> list[LimitUse]:
+        """Return the limits of queues and how much of them they use; exact under their locks."""
+        return [LimitUse(*row) for row in self._of_keys("queues_use", queues)]
 
     def candidates(
         self, request: ClaimRequest, limited: int, busy: Collection[str]
@@ -183,9 +184,9 @@ class LimitStatements:
     def _held_behind(self, values: Mapping[str, Any]) -> list[Any]:
         return self._files.rows("held_behind", values)
 
-    def may_start(self, queue: str) -> bool:
-        """Return whether a queue has available jobs that are not held, or a key is due."""
-        return bool(self._files.rows("may_start", {"queue": queue})[0][0])
+    def full_queues(self, queues: Collection[str]) -> list[str]:
+        """Return those of these queues whose available jobs are all held, if no key is due."""
+        return [queue for (queue,) in self._of_keys("full_queues", queues)]
 
     def recheck(self) -> int:
         """Append to the journal the keys whose jobs are held without a reason. Return how many."""

@@ -2,11 +2,10 @@
 
 from datetime import timedelta
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.models import Lease
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 
 MAINTENANCE = Lease.MAINTENANCE
 
@@ -17,11 +16,17 @@ TERM = timedelta(seconds=2)
 @database.retry_contention
 def take(holder: str, name: str = MAINTENANCE) -> bool:
     """Take or renew the lease, for two seconds. Return False when another process has it."""
-    leases = Lease.primary.filter(name=name)
+    ago, term = database.dialect().ago, TERM.total_seconds()
     # A lease with more time left than twice its term was taken before the clock was set back.
-    is_free = Q(holder=holder) | Q(until__lte=Now()) | Q(until__gt=Now() + 2 * TERM)
-    if leases.filter(is_free).update(holder=holder, until=Now() + TERM):
+    is_free = f"holder = %s OR until <= {ago(0)} OR until > {ago(-2 * term)}"
+    if raw_queries.change(
+        Lease,
+        f"holder = %s, until = {ago(-term)}",
+        f"name = %s AND ({is_free})",
+        [holder, name, holder],
+    ):
         return True
+    leases = Lease.primary.filter(name=name)
     if leases.exists():
         return False
     leases.bulk_create([Lease(name=name, holder=holder, until=Now() + TERM)], ignore_conflicts=True)

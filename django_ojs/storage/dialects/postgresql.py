@@ -22,7 +22,7 @@ from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import (
     QueryLimit,
     Session,
-    is_repeated,
+    is_of_worker,
 )
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
 
@@ -129,17 +129,19 @@ def _kept_claim(statement: str, **parts: str) -> str:
 
 
 def _kept(
-    connection: BaseDatabaseWrapper,
-    statement: str,
-    values: Mapping[str, Any],
-    *,
-    is_in_transaction: bool = False,
+    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
 ) -> list[tuple[Any, ...]] | None:
     """Run a statement whose plan the session keeps; see `kept_plans.rows`."""
+    is_in_transaction = is_of_worker.get() is not None and connection.in_atomic_block
     found: list[tuple[Any, ...]] | None = _kept_plans().rows(
         connection, statement, values, is_in_transaction=is_in_transaction
     )
     return found
+
+
+def _repeats(connection: BaseDatabaseWrapper) -> bool:
+    """Whether this is a part of a claim that the session makes again and again."""
+    return is_of_worker.get() or bool(_kept_plans().repeats(connection))
 
 
 @cache
@@ -319,17 +321,13 @@ class PostgreSQL(Inserts):
             # A value of a kept plan has a type, so a worker without an id gets no such plan.
             is_named = values["worker_id"] is not None
             if parts["registered"] or (is_named and _kept_plans().repeats(connection)):
-                kept = _kept(
-                    connection,
-                    _kept_claim(statement, **parts),
-                    values,
-                    is_in_transaction=is_repeated.get(),
-                )
+                kept = _kept(connection, _kept_claim(statement, **parts), values)
                 if kept is not None:
                     return kept
             parts |= _EXACTLY_LIMIT
-        elif is_repeated.get():
-            kept = _kept(connection, statement.format(**parts), values, is_in_transaction=True)
+        # The times of a floor are values of no kept plan, and floors are rare.
+        elif name == "claim_chosen" and _repeats(connection):
+            kept = _kept(connection, statement.format(**parts), values)
             if kept is not None:
                 return kept
         with connection.cursor() as cursor:
@@ -348,8 +346,8 @@ class PostgreSQL(Inserts):
         *,
         is_claim: bool = False,
     ) -> list[Any]:
-        if is_claim and (is_repeated.get() or _kept_plans().repeats(connection)):
-            kept = _kept(connection, statement, values, is_in_transaction=is_repeated.get())
+        if is_claim and _repeats(connection):
+            kept = _kept(connection, statement, values)
             if kept is not None:
                 return kept
         return super().rows(connection, statement, values)

@@ -111,8 +111,9 @@ class InvalidIndex:
     name: str
 
 
-#: In the transaction of a claim that this session makes again and again, as that of a worker does.
-is_repeated: Final[ContextVar[bool]] = ContextVar("ojs_claim_is_repeated", default=False)
+#: In a claim with rules: whether it is one of a worker, which claims again and again. None
+#: elsewhere, and in a caller's transaction, which is not repeated after an error.
+is_of_worker: Final[ContextVar[bool | None]] = ContextVar("ojs_claim_is_of_worker", default=None)
 
 
 class Server(ABC):
@@ -180,7 +181,7 @@ class Server(ABC):
         """Execute a statement, and return its rows.
 
         `is_claim`: it belongs to a claim, and a session that repeats claims may keep its plan (see
-        `is_repeated`).
+        `is_of_worker`).
         """
         with connection.cursor() as cursor:
             cursor.execute(statement, values)

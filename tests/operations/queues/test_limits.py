@@ -94,6 +94,20 @@ class TestConcurrency:
         ack.ack(running[0].id)
         assert len(claim()) == 1
 
+    def test_all_full_queues_of_a_claim_cost_one_query(self) -> None:
+        names = ["carrier", "post", "courier"]
+        running = {}
+        for name in names:
+            queues.configure(name, {"concurrency": 1})
+            push_many(2, queue=name)
+            (running[name],) = claim(name)
+        with CaptureQueriesContext(connection) as captured:
+            assert fetch.fetch(names, count=9, worker_id=WORKER, due=False) == []
+        assert len([query for query in captured if "ojs_job" in query["sql"]]) == 1
+        ack.ack(running["post"].id)
+        found = fetch.fetch(names, count=9, worker_id=WORKER, due=False)
+        assert [job.queue for job in found] == ["post"]
+
     def test_a_queue_that_stays_full_is_tried_less_and_less_often(self) -> None:
         push_many(5, queue="carrier")
         running = claim()

@@ -76,6 +76,17 @@ def test_a_key_at_its_limit_does_not_stop_jobs_after_it() -> None:
     assert jobs_of_key("acme").filter(state="active").count() == 1
 
 
+def test_all_queues_whose_jobs_are_held_cost_one_query() -> None:
+    names = ["carrier", "post"]
+    running = {name: (add(name, number=2, queue=name), claim(name)[0])[1] for name in names}
+    assert claim(*names) == []
+    with CaptureQueriesContext(connection) as captured:
+        assert fetch.fetch(names, count=9, worker_id=WORKER, due=False) == []
+    assert len([query for query in captured if "ojs_job" in query["sql"]]) == 1
+    ack.ack(running["post"].id)
+    assert [job.queue for job in claim(*names)] == ["post"]
+
+
 def test_held_jobs_are_not_read_again_and_are_opened_best_first() -> None:
     add(number=3)
     urgent = add(priority=5)[0]

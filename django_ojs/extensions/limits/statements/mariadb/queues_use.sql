@@ -1,9 +1,9 @@
 -- The limits of a queue and how much of them is used, for the holder of the limit's lock: the active jobs,
 -- the starts, and the time in milliseconds; and whether the statement sees all that was committed
 -- before the lock was taken.
-SELECT (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(queue)s),
-       (SELECT starts FROM ojs_limited_queue WHERE queue = %(queue)s),
+SELECT %(key)s, (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(key)s),
+       (SELECT starts FROM ojs_limited_queue WHERE queue = %(key)s),
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000,
        @@tx_isolation LIKE 'READ-%%',
-       (SELECT config FROM ojs_queue WHERE name = %(queue)s),
+       (SELECT config FROM ojs_queue WHERE name = %(key)s),
        (SELECT config FROM ojs_queue WHERE name = {default_policy})
