@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.sized, pytest.mark.once]
 SEED = int(os.environ.get("OJS_SCHEMATHESIS_SEED", "1"))
 EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "500" if FULL else "16"))
 #: At most so many of the cases that follow from the schema of an operation.
-CASES = 10**9 if FULL else 60
+CASES = 10**9 if FULL else 100
 #: After so many cases of an operation none is sent again without its key, which is as much work: an
 #: operation either asks for one or does not, and `test_principals.py` asks each.
 WITHOUT_KEY = 10**9 if FULL else 5
