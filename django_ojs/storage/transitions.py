@@ -10,8 +10,8 @@ that no operation can forget it.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -44,6 +44,7 @@ from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import OneOf, Unlocked
 from django_ojs.storage.dialects.rows import ClaimRequest
+from django_ojs.storage.dialects.server import is_of_worker
 
 T = TypeVar("T")
 
@@ -110,7 +111,8 @@ def claim(request: ClaimRequest) -> list[Claimed]:
     jobs: list[Claimed] = []
     seconds = 0.0
     try:
-        with _undoing(hooks and hooks.changed):
+        # Without a hook that hears of it, it has no savepoint.
+        with _keeping_plans(request) if hooks and hooks.changed else nullcontext():
             began = time.monotonic()
             found = database.dialect_of(connection).claim(connection, request, floor)
             if found is None:
@@ -126,6 +128,25 @@ def claim(request: ClaimRequest) -> list[Claimed]:
     if has_floors:
         floors.note(request.queue, floor, jobs, seconds)
     return jobs
+
+
+@contextmanager
+def _keeping_plans(request: ClaimRequest | None) -> Iterator[None]:
+    """Open a transaction in which a session that repeats its statements keeps plans of them.
+
+    After an error it is repeated as a whole. In a caller's transaction, this is a savepoint, and no
+    plan is kept. Without a request, it is a worker's.
+    """
+    is_own = not database.connection().in_atomic_block
+    token = None
+    if is_own and (request is None or request.worker_id is not None):
+        token = is_of_worker.set(request is None or request.registered)
+    try:
+        with database.atomic():
+            yield
+    finally:
+        if token is not None:
+            is_of_worker.reset(token)
 
 
 def claim_each(jobs: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
@@ -251,7 +272,8 @@ def complete(
     text = ", ".join([_completed(*each) for each in finished])
     connection = database.connection()
     hooks = registry.changes.get(Trigger.ACK)
-    with database.atomic_if(hooks and hooks.changed):
+    is_own = hooks and hooks.changed and not connection.in_atomic_block
+    with _keeping_plans(None) if is_own else nullcontext():
         kept = database.dialect_of(connection).complete(connection, worker_id, f"[{text}]")
         if hooks is not None and kept:
             before = dict.fromkeys(kept, State.ACTIVE)

@@ -160,7 +160,7 @@ def reads(floor: Any) -> int:
 
     with connection.execute_wrapper(explain):
         database.dialect().claim(
-            connection,
+            database.connection(),
             ClaimRequest(
                 queue=QUEUE,
                 limit=1,

@@ -24,6 +24,8 @@ from django.utils.asyncio import async_unsafe
 
 import django_ojs as ojs
 from django_ojs.models import Job
+from django_ojs.operations import push
+from django_ojs.spec.envelope import Envelope
 from django_ojs.worker.executor import Executor
 from tests import factories
 from tests.testapp.models import Thing
@@ -70,13 +72,47 @@ def test_enqueues_need_no_cursor_in_and_outside_of_a_transaction(
         assert sent == ["CALL ojs_push_many"]
         transaction.set_rollback(True)
     assert Job.objects.count() == 1
+    sent.clear()
     # The first statement of a transaction has to begin it.
     with transaction.atomic():
         ojs.enqueue("test.direct")
         transaction.set_rollback(True)
+    assert sent == ["CALL ojs_push"]
     assert Job.objects.count() == 1
     connection.close()
     ojs.enqueue("test.direct")
+    assert Job.objects.count() == 2
+
+
+def test_a_first_statement_that_fails_ends_its_transaction(sent: list[str]) -> None:
+    key = ojs.enqueue("test.direct").id
+    sent.clear()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        # As if a generated id were taken.
+        push.push(Envelope(id=key, type="test.direct"), push.PLAIN)
+    assert sent[0] == "CALL ojs_push"
+    with transaction.atomic():
+        ojs.enqueue("test.direct")
+    assert Job.objects.count() == 2
+
+
+def test_a_first_statement_begins_the_transaction_as_the_driver_would(sent: list[str]) -> None:
+    connection.ensure_connection()
+    link = connection.connection
+    link.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with transaction.atomic():
+        ojs.enqueue("test.direct")
+        assert sent == ["CALL ojs_push"]
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW transaction_isolation")
+            assert cursor.fetchone() == ("repeatable read",)
+    link.isolation_level = None
+    sent.clear()
+    link.read_only = False
+    with transaction.atomic():
+        ojs.enqueue("test.direct")
+        assert sent == []
+    connection.close()
     assert Job.objects.count() == 2
 
 

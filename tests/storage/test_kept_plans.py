@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.db import (
     DEFAULT_DB_ALIAS,
     OperationalError,
@@ -14,8 +15,10 @@ from django.db import (
     connections,
     transaction,
 )
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extensions.events.models import Event
 from django_ojs.operations import ack, fetch
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects import kept_plans, postgresql
@@ -225,6 +228,43 @@ def test_a_claim_with_a_limit_in_a_transaction_of_the_caller_prepares_nothing(
         with transaction.atomic():
             assert len(by_web_process(WORKER)) == 1
     assert not kept()
+
+
+def recorded() -> list[str]:
+    of_jobs = Event.primary.filter(type__startswith="job.")
+    return list(of_jobs.order_by("pk").values_list("type", flat=True))
+
+
+@override_settings(OJS={**settings.OJS, "KEEP_EVENTS": ["job.started", "job.completed"]})
+@pytest.mark.parametrize("forgets", [False, True], ids=["", "the session has lost its plans"])
+def test_claims_and_completions_that_an_extension_hears_of_are_kept_too(*, forgets: bool) -> None:
+    push_many(2, queue=QUEUE)
+    assert len(complete(claim())) == 1
+    texts = kept()
+    assert len(texts) == 3
+    if forgets:
+        execute("DEALLOCATE ALL")
+    found = claim()
+    if forgets:
+        assert not kept()
+    assert len(complete(found)) == 1
+    assert kept() == ({} if forgets else texts)
+    assert recorded() == ["job.started", "job.completed"] * 2
+
+
+@override_settings(OJS={**settings.OJS, "KEEP_EVENTS": ["job.started", "job.completed"]})
+def test_what_an_extension_hears_of_is_undone_with_the_transaction_of_the_caller() -> None:
+    push_many(3, queue=QUEUE)
+    held = claim()
+    before = kept()
+    with transaction.atomic():
+        assert len(claim()) == 1
+        assert len(complete(held)) == 1
+        transaction.set_rollback(True)
+    assert kept() == before
+    assert recorded() == ["job.started"]
+    assert jobs().filter(state="available").count() == 2
+    assert len(complete(held)) == 1
 
 
 def test_a_session_behind_a_pooler_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

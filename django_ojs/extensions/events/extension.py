@@ -120,7 +120,16 @@ def _started(change: Change) -> None:
 
 
 def _completed(change: Change) -> None:
-    _record(map(job_events.completed, change.rows()))
+    seconds, jobs = change.known.seconds, change.known.jobs
+    if change.before.keys() <= seconds.keys() & jobs.keys():
+        # What a worker knows of its jobs saves a query.
+        _record(
+            job_events.completed(job, seconds[key])
+            for key, job in jobs.items()
+            if key in change.before
+        )
+    else:
+        _record(map(job_events.completed, change.rows()))
 
 
 def _cancelled(change: Change) -> None:

@@ -33,8 +33,13 @@ def started(job: StoredJob) -> NewEvent:
     return of_job(EventType.JOB_STARTED, job, State.ACTIVE, run_of(job), State.AVAILABLE)
 
 
-def completed(job: StoredJob) -> NewEvent:
-    data = run_of(job) | {"duration_ms": _milliseconds(job.started_at, job.finished_at)}
+def completed(job: StoredJob, seconds: float | None = None) -> NewEvent:
+    """The job ended well; `seconds` are those that its handler ran, if they are known."""
+    if seconds is None:
+        duration = _milliseconds(job.started_at, job.finished_at)
+    else:
+        duration = round(seconds * 1000)
+    data = run_of(job) | {"duration_ms": duration}
     return of_job(EventType.JOB_COMPLETED, job, State.COMPLETED, data, State.ACTIVE)
 
 

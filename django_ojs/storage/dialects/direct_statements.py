@@ -54,6 +54,9 @@ _Cursor: Final[Any] = django_postgresql.Cursor
 
 _IDLE, _IN_TRANSACTION = pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS
 
+#: Begins a transaction in which each statement sees what was committed before it.
+BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED; "
+
 Value = str | int
 
 
@@ -62,7 +65,7 @@ def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]
 
     The statement has a `%s` for each value, and no other per cent sign.
     """
-    link = usable(connection)
+    link = usable(connection, begins=True)
     if link is None:
         return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
     with connection.wrap_database_errors:
@@ -72,7 +75,7 @@ def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]
 
 def text(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> str | None:
     """Run a statement that returns one text or NULL, and return this value; see `integer`."""
-    link = usable(connection)
+    link = usable(connection, begins=True)
     if link is None:
         return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
     with connection.wrap_database_errors:
@@ -88,7 +91,7 @@ def _by_cursor(connection: BaseDatabaseWrapper, statement: str, values: list[Val
 
 def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> None:
     """Run a statement that returns one row, and discard the row; see `integer`."""
-    link = usable(connection)
+    link = usable(connection, begins=True)
     if link is None:
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
@@ -97,16 +100,16 @@ def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) ->
         _send(link, statement, values)
 
 
-def begin(connection: BaseDatabaseWrapper, statement: bytes) -> bool:
-    """Begin a transaction, which psycopg would do before the next statement.
+def begin(connection: BaseDatabaseWrapper) -> bool:
+    """Begin a transaction by `BEGIN`, which psycopg would do before the next statement.
 
     Return False if psycopg has to do it, or if a transaction is open.
     """
     link = usable(connection, begins=True)
-    if link is None or (link.read_only, link.deferrable) != (None, None):
+    if link is None or link.autocommit or link.pgconn.transaction_status != _IDLE:
         return False
     with connection.wrap_database_errors:
-        (result,) = results(link, statement)
+        (result,) = results(link, BEGIN)
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise errors.error_from_result(result, encoding=link.info.encoding)
     return True
@@ -117,7 +120,8 @@ def usable(
 ) -> "psycopg.Connection[Any] | None":
     """Return psycopg's connection if it may be used to send a statement, or None.
 
-    `begins`: a statement that begins the transaction in which the next one is to be.
+    `begins`: also if the connection is idle without autocommit, and the statement has to begin a
+    transaction.
     """
     # `cursor()` begins in the same way, and raises inside an event loop.
     connection.close_if_health_check_failed()
@@ -140,11 +144,11 @@ def usable(
     connection.validate_thread_sharing()
     server = link.pgconn
     status = server.transaction_status
-    if begins:
-        is_ready = status == _IDLE and not link.autocommit
+    if status == _IDLE and not link.autocommit:
+        # psycopg would have to begin a transaction.
+        is_ready = begins and (link.read_only, link.deferrable) == (None, None)
     else:
-        # Otherwise psycopg would have to begin a transaction, or to reject the statement.
-        is_ready = status == _IN_TRANSACTION or (status == _IDLE and link.autocommit)
+        is_ready = status in (_IDLE, _IN_TRANSACTION)
     return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
 
 
@@ -187,7 +191,13 @@ def _is_of_django(function: Any) -> bool:
 
 
 def _send(link: "psycopg.Connection[Any]", statement: str, values: list[Value]) -> bytes | None:
-    (result,) = results(link, with_literals(link, statement, values))
+    query = with_literals(link, statement, values)
+    if not link.autocommit and link.pgconn.transaction_status == _IDLE:
+        # psycopg would begin the transaction by another message.
+        level = link.isolation_level
+        how = "" if level is None else f" ISOLATION LEVEL {level.name.replace('_', ' ')}"
+        query = f"BEGIN{how}; ".encode() + query
+    *_, result = results(link, query)
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise errors.error_from_result(result, encoding=link.info.encoding)
     returned: bytes | None = result.get_value(0, 0)

@@ -95,11 +95,16 @@ def rows(
     Django reads them, except for the times, which have the offset of the session.
 
     With `is_in_transaction`, it runs in a transaction that is repeated as a whole after an error,
-    such as that of a session that has lost the plan.
+    such as that of a session that has lost the plan. If it is the first statement, it begins the
+    transaction, in which each statement sees what was committed before it.
     """
     expected = _IN_TRANSACTION if is_in_transaction else _IDLE
-    link = direct_statements.usable(connection)
-    if link is None or link.pgconn.transaction_status != expected:
+    link = direct_statements.usable(connection, begins=is_in_transaction)
+    if link is None:
+        return None
+    status = link.pgconn.transaction_status
+    begins = status == _IDLE and not link.autocommit
+    if not begins and status != expected:
         return None
     with connection.wrap_database_errors:
         session = _sessions.get(link)
@@ -117,12 +122,14 @@ def rows(
             prepared = direct_statements.results(link, again + prepare)[-1]
             if prepared.status != pq.ExecStatus.COMMAND_OK:
                 session.can_keep = False
-                if is_in_transaction:
+                if is_in_transaction and not begins:
                     raise errors.error_from_result(prepared, encoding=link.info.encoding)
                 return None
             session.planned_at[name] = now
         query = direct_statements.with_literals(link, execute, given)
-        found = direct_statements.results(link, query + _UNSET if is_in_transaction else query)
+        if is_in_transaction:
+            query = (direct_statements.BEGIN if begins else b"") + query + _UNSET
+        found = direct_statements.results(link, query)
         result = next(each for each in found if each.status != pq.ExecStatus.COMMAND_OK)
         if result.status != pq.ExecStatus.TUPLES_OK:
             state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""

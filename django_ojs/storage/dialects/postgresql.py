@@ -66,9 +66,6 @@ _UP_TO_LIMIT = {
     "end": ") AS first_ones LIMIT %(limit)s",
 }
 
-#: With the isolation level of `read_committed`: one round trip instead of two.
-_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
-
 _READ_ONLY = "25006"
 #: The server has ended the session, because its transaction waited or took too long.
 _ENDED = ("25P03", "25P04")
@@ -231,7 +228,7 @@ class PostgreSQL(Inserts):
         return wait or bool(rows[0][0])
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:
-        if not connection.savepoint_ids and not _direct().begin(connection, _BEGIN):
+        if not connection.savepoint_ids and not _direct().begin(connection):
             self._run(connection, "set_read_committed")
 
     def end_if_idle(self, connection: BaseDatabaseWrapper, milliseconds: int) -> None:

@@ -14,7 +14,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
-from django_ojs.extension import Actor
+from django_ojs.extension import Actor, Known
 from django_ojs.extensions.events.operations import log
 from django_ojs.models import ActorKind
 from django_ojs.models.worker import Directive
@@ -84,6 +84,14 @@ def lapsed(attempts: int) -> Any:
     return job
 
 
+def by_worker(*claimed: Any) -> None:
+    """Complete jobs as a worker does, which knows them and how long their handlers ran."""
+    known = Known(
+        jobs={job.id: job for job in claimed}, seconds=dict.fromkeys([j.id for j in claimed], 1.5)
+    )
+    ack.ack_batch(WORKER, [(job.id, job.run, None) for job in claimed], known)
+
+
 def quiet() -> str:
     queues.pause("q")
     return "q"
@@ -122,6 +130,7 @@ CHANGES = {
     "ack many": Change(
         active, lambda job: ack.ack_batch(WORKER, [(job.id, job.run, None)]), ["job.completed"]
     ),
+    "ack many by a worker": Change(active, by_worker, ["job.completed"]),
     "fail": Change(active, lambda job: fail.fail(job.id, BOOM), ["job.failed", "job.retrying"]),
     "fail for good": Change(
         lambda: active(retry=hourly(1)),
@@ -410,6 +419,20 @@ def test_of_a_batch_only_what_was_still_held_is_published() -> None:
     with ALL:
         ack.ack_batch(WORKER, [(job.id, job.run, None) for job in (kept, lost)])
         assert [data["job_id"] for _, data in published()] == [str(kept.id)]
+
+
+@pytest.mark.statements
+def test_what_a_worker_knows_of_its_jobs_needs_no_query_for_their_events() -> None:
+    first, lost, last = (active() for _ in range(3))
+    ojs.cancel(lost.id)
+    with ALL, CaptureQueriesContext(connection) as queries:
+        by_worker(first, lost, last)
+    assert not any(q["sql"].startswith("SELECT") and "ojs_job" in q["sql"] for q in queries)
+    with ALL:
+        (one, other) = [data for _, data in published()]
+    assert [one["job_id"], other["job_id"]] == [str(first.id), str(last.id)]
+    assert {one["duration_ms"], other["duration_ms"]} == {1500}
+    assert (one["worker_id"], one["attempt"]) == (WORKER, 1)
 
 
 def test_a_job_that_is_rejected_is_not_published_and_leaves_the_transaction_usable() -> None:
