@@ -26,7 +26,8 @@ def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Note the statements of a new connection that may begin one (signal connection_created)."""
     wrappers.install(connection, _run)
     # If Django has connected again, the wrapper has seen how the session was set up.
-    _may_be_open.discard(connection.connection)
+    if connection.connection is not None:
+        _may_be_open.discard(connection.connection)
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
