@@ -267,23 +267,24 @@ def test_a_node_that_is_behind_takes_no_worker_for_dead(galera: Cluster) -> None
     """As one does that copies its data to a node that joins."""
     factories.WorkerFactory(id=WORKER)
     silence(WORKER)
-    galera.wait_until_equal()
     behind = galera.nodes[1]
 
     def dead() -> list[object]:
         with own_connections(), on(behind):
             return list(database.dialect().dead_workers(connection))
 
-    with on(behind), connection.cursor() as cursor, ThreadPoolExecutor(1) as pool:
-        assert [key for key, _ in database.dialect().dead_workers(connection)] == [WORKER]
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
-        with on(galera.nodes[0]):
-            beat.beat(WORKER)
-        found = pool.submit(dead)
-        with suppress(TimeoutError):
-            found.result(0.5)  # Who reads what is there has its answer by then.
-        cursor.execute("UNLOCK TABLES")
-        assert found.result(BOUND) == []
+    with factories.steady():
+        galera.wait_until_equal()
+        with on(behind), connection.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+            assert [key for key, _ in database.dialect().dead_workers(connection)] == [WORKER]
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            with on(galera.nodes[0]):
+                beat.beat(WORKER)
+            found = pool.submit(dead)
+            with suppress(TimeoutError):
+                found.result(0.5)  # Who reads what is there has its answer by then.
+            cursor.execute("UNLOCK TABLES")
+            assert found.result(BOUND) == []
 
 
 @pytest.mark.parametrize("by_key", [False, True], ids=["of a queue", "by key"])
