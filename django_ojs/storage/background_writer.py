@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing import parent_process, util
+from multiprocessing import parent_process
 from typing import Final
 
 from django.db import connections
@@ -154,6 +154,8 @@ def _write_at_exit() -> None:
     _registered_in = os.getpid()
     atexit.register(close_all)
     if parent_process() is not None:
+        from multiprocessing import util
+
         util.Finalize(None, close_all, exitpriority=0)
 
 

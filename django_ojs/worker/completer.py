@@ -62,7 +62,7 @@ FIRST_LOCKED_PAUSE = 0.1
 LONGEST_LOCKED_PAUSE = 1.0
 
 
-# It is not frozen: each job makes one, and a frozen one takes twice as long.
+# None of these is frozen: each job makes one, and a frozen one takes twice as long.
 @dataclass(slots=True)
 class Completion:
     run: Run
@@ -76,7 +76,7 @@ class Completion:
         return [self.run]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunFailure:
     """A run that failed, and what its log line says."""
 
@@ -87,7 +87,7 @@ class RunFailure:
     cause: BaseException | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StateChange:
     """Any other change of state of some runs, and the operation that stores it."""
 

@@ -15,7 +15,7 @@ from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
 from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
-from django_ojs.spec.failure import ResultRejected
+from django_ojs.spec.failure import ResultRejected, from_project
 from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage import database
 from django_ojs.worker import forks, session_state
@@ -56,7 +56,8 @@ def release_frames(error: BaseException) -> None:
     They hold what the handler had, and live as long as the exception: until its failure is stored
     and logged, and for ever where the project keeps it. If a variable refers to the exception
     itself, as after `error = raised`, only a garbage collection would free both, which may come
-    late.
+    late. The frames of the worker are then left out of its traceback: they are often more than
+    those of the project, and say nothing about it.
     """
     left, seen = [error], set[int]()
     while left:
@@ -68,6 +69,7 @@ def release_frames(error: BaseException) -> None:
         left += [other for other in (each.__cause__, each.__context__) if other is not None]
         if isinstance(each, BaseExceptionGroup):
             left += each.exceptions
+    BaseException.with_traceback(error, from_project(error.__traceback__))
 
 
 def was_stopped(context: JobContext, error: BaseException) -> bool:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from traceback import walk_tb
 from typing import Any
 
 import pytest
@@ -85,6 +86,8 @@ def test_the_backtrace_of_a_failure_begins_at_the_handler(
     assert error is not None
     names = [frame.rpartition(".")[2] for frame in Failure.from_exception(error).backtrace]
     assert names == ["coroutine" if is_async else "function", "inner"]
+    # What the project keeps of it keeps no frame of the worker.
+    assert len(list(walk_tb(error.__traceback__))) == 2
 
 
 @pytest.mark.parametrize("returned", [{1, 2}, object(), b"bytes", float("nan"), {1: "one"}])
