@@ -42,6 +42,8 @@ def _complete(
 ) -> Job | None:
     # A worker that was declared dead may send an ACK for a job that another one runs now: the claim
     # decides (worker-protocol §5.6). HTTP clients may omit the claim; then the state alone decides.
+    if is_followed_up and database.dialect().has_update_returning:
+        return transitions.complete_one(job_id, claim, result)
     return transitions.apply_one(
         Trigger.ACK,
         State.COMPLETED,

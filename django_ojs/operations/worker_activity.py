@@ -171,7 +171,8 @@ def find(worker_id: str, conditions: Sequence[str] = ()) -> KnownWorker | None:
     """
     dialect = database.dialect()
     more = (dialect.now, *conditions)
-    for row in raw_queries.values(Worker, _READ, "id = %s", [worker_id], more=more):
+    wanted = {"worker_id": worker_id}
+    for row in raw_queries.values(Worker, _READ, "id = %(worker_id)s", wanted, more=more):
         now, *which_hold = row[len(_READ) :]
         values: dict[str, Any] = dict(zip(_READ, row, strict=False))
         values["now"] = dialect.time(now)
@@ -213,16 +214,16 @@ def after_fetch(
         known = find(worker_id)
     if known is None or not principal.may_write(known.owner):
         return
-    worker = Worker.primary.filter(pk=worker_id, owner=known.owner)
+    which: dict[str, Any] = {"pk": worker_id, "owner": known.owner}
     ends = [elapsed(known.seen_at, job.lease_until) for job in jobs if job.lease_until is not None]
     values: dict[str, Any] = {"seen_at": Now(), "owner": principal.id}
     if known.beat_at is None and any(end > known.dead_after for end in ends):
         # A BEAT that arrives meanwhile knows better how long the worker may be silent.
-        worker = worker.filter(beat_at=None)
+        which["beat_at"] = None
         values["dead_after_ms"] = max(known.dead_after_ms, longest * 11 // 10 // _MILLISECOND)
     elif known.owner == principal.id and elapsed(known.seen_at, known.now) <= known.dead_after / 10:
         return
-    if not _update(worker, **values):
+    if not _update(Worker.primary.filter(**which), **values):
         # If it was declared dead since the claim was checked, its row is gone.
         _register_fetching(worker_id, queues, longest // _MILLISECOND, principal)
 

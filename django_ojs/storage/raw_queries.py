@@ -40,13 +40,14 @@ def values(
     model: type[Model],
     names: Sequence[str],
     where: str,
-    parameters: Sequence[Any] = (),
+    parameters: Sequence[Any] | Mapping[str, Any] = (),
     *,
     more: Sequence[str] = (),
 ) -> list[list[Any]]:
     """Return these columns of the rows for which `where` holds, as the model has their values.
 
-    After them come the expressions `more`, as the driver returns them.
+    After them come the expressions `more`, as the driver returns them. With named parameters, the
+    query is one of each FETCH, and a session that repeats it may keep its plan.
     """
     return _select(model, names, where, parameters, *more)
 
@@ -55,30 +56,43 @@ def _select(
     model: type[Model],
     names: Sequence[str],
     where: str,
-    parameters: Sequence[Any],
+    parameters: Sequence[Any] | Mapping[str, Any],
     *more: str,
 ) -> list[list[Any]]:
     connection = database.connection()
     columns, converters = _columns(model, names, connection)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
-    return _read(connection, statement, parameters, converters)
-
-
-def _read(
-    connection: BaseDatabaseWrapper,
-    statement: str,
-    parameters: Sequence[Any],
-    converters: _Converters,
-) -> list[list[Any]]:
-    """Execute a statement that returns the columns of these converters first. Return its rows."""
+    if isinstance(parameters, Mapping):
+        dialect = database.dialect_of(connection)
+        found = dialect.rows(connection, statement, parameters, is_claim=True)
+        return _converted(connection, found, converters)
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
-        found = [list(row) for row in cursor.fetchall()]
+        return _converted(connection, cursor.fetchall(), converters)
+
+
+def _converted(
+    connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]], converters: _Converters
+) -> list[list[Any]]:
+    """Return rows that begin with the columns of these converters as the models have them."""
+    found = [list(row) for row in rows]
     for row in found:
         for index, expression, steps in converters:
             for step in steps:
                 row[index] = step(row[index], expression, connection)
     return found
+
+
+def columns_of(model: type[Model]) -> str:
+    """Return the columns of a model, for a statement that returns its rows to `instances`."""
+    return _columns(model, _attributes(model), database.connection())[0]
+
+
+def instances(model: type[M], rows: Sequence[Sequence[Any]]) -> list[M]:
+    """Return instances of the model from rows of its `columns_of`, as the driver has them."""
+    connection, names = database.connection(), _attributes(model)
+    found = _converted(connection, rows, _columns(model, names, connection)[1])
+    return [model.from_db(connection.alias, names, row) for row in found]
 
 
 def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
@@ -92,7 +106,9 @@ def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
     query.add_update_values(values)
     statement, parameters = query.get_compiler(connection=connection).as_sql()
     columns, converters = _columns(model, names, connection)
-    found = _read(connection, f"{statement} RETURNING {columns}", parameters, converters)
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement} RETURNING {columns}", parameters)
+        found = _converted(connection, cursor.fetchall(), converters)
     return [model.from_db(connection.alias, names, row) for row in found]
 
 

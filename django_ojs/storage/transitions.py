@@ -76,6 +76,19 @@ class Claim:
         own = Q(worker_id=self.worker_id)
         return wanted & (own | Q(worker_id=None)) if wanted else own
 
+    def fence(self) -> tuple[str, dict[str, str | int]]:
+        """Return the same condition as the fence of complete.sql, and its values."""
+        numbers = {"attempt": self.attempt, "run": self.run}
+        values: dict[str, str | int] = {
+            name: value for name, value in numbers.items() if value is not None
+        }
+        parts = [f"ojs_job.{name} = %({name})s" for name in values]
+        if self.worker_id is not None:
+            own = "ojs_job.worker_id = %(worker_id)s"
+            parts.append(f"({own} OR ojs_job.worker_id IS NULL)" if values else own)
+            values["worker_id"] = self.worker_id
+        return " AND ".join(parts) or "true", values
+
     def holds(self, job: Job) -> bool:
         """Whether the job is under this claim."""
         if self.attempt is not None and job.attempt != self.attempt:
@@ -271,14 +284,40 @@ def complete(
         return set()
     text = ", ".join([_completed(*each) for each in finished])
     connection = database.connection()
+    values: dict[str, str | int] = {"worker_id": worker_id, "finished": f"[{text}]"}
     hooks = registry.changes.get(Trigger.ACK)
     is_own = hooks and hooks.changed and not connection.in_atomic_block
     with _keeping_plans(None) if is_own else nullcontext():
-        kept = database.dialect_of(connection).complete(connection, worker_id, f"[{text}]")
+        kept = {key for (key,) in database.dialect_of(connection).complete(connection, values)}
         if hooks is not None and kept:
             before = dict.fromkeys(kept, State.ACTIVE)
             _tell(hooks, Trigger.ACK, before, State.COMPLETED, known)
     return kept
+
+
+def complete_one(job_id: UUID, claim: Claim, result: json.JSON) -> Job:
+    """ACK one job, and return it as it is then, by one statement. Raises as `apply_one` does.
+
+    Only where the dialect `has_update_returning`.
+    """
+    connection = database.connection()
+    fence, values = claim.fence()
+    values["finished"] = f"[{_completed(job_id, 0, result)}]"
+    parts = {
+        "fence": fence,
+        "lock": "SKIP LOCKED" if database.passes_by() else "",
+        "columns": raw_queries.columns_of(Job),
+    }
+    hooks = registry.changes.get(Trigger.ACK)
+    with database.atomic_if(hooks and hooks.changed):
+        rows = database.dialect_of(connection).complete(connection, values, parts)
+        if not rows:
+            reject(Trigger.ACK, State.COMPLETED, get(job_id), claim)
+        (job,) = raw_queries.instances(Job, rows)
+        if hooks is not None:
+            before = {job_id: State.ACTIVE}
+            _tell(hooks, Trigger.ACK, before, State.COMPLETED, NOTHING_KNOWN, read=lambda: [job])
+    return job
 
 
 def follow_up_ack(job: Job | Claimed, seconds: float | None = None) -> None:

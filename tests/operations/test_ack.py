@@ -128,11 +128,13 @@ def test_a_result_over_its_limit_is_rejected_and_the_job_stays_active(settings: 
     assert ack.ack(job.id, result="x" * 98).result == "x" * 98
 
 
+#: "complete" is the ACK in the transaction of a handler.
+OPERATIONS = ["ack", "complete", "fail", "hold", "requeue"]
 WRONG = [{"worker_id": "worker-b"}, {"attempt": 2}, {"run": 7}, {"attempt": 0}, {"run": 0}]
 
 
 @together("wrong", WRONG, ids=str, undo=True)
-@together("operation", ["ack", "fail", "hold", "requeue"], undo=True)
+@together("operation", OPERATIONS, undo=True)
 def test_a_claim_that_is_wrong_in_one_thing_is_rejected_and_changes_nothing(
     operation: str, wrong: dict[str, Any]
 ) -> None:
@@ -144,12 +146,22 @@ def test_a_claim_that_is_wrong_in_one_thing_is_rejected_and_changes_nothing(
     assert snapshot(job.id) == before
 
 
-@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_a_claim_leaves_out_is_not_checked(operation: str) -> None:
     for part in ({}, {"worker_id": WORKER}, {"attempt": 1}, {"run": 1}):
         job = active()
         give(operation, job.id, Claim(**part))
         assert read(job.id).state != "active"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_id_of_a_worker_is_no_claim_on_what_was_claimed_without_one(operation: str) -> None:
+    job = active(worker_id=None)
+    with pytest.raises(ClaimLost):
+        give(operation, job.id, Claim(worker_id=WORKER))
+    assert read(job.id).state == "active"
+    give(operation, job.id, Claim(worker_id=WORKER, run=job.run))
+    assert read(job.id).state != "active"
 
 
 def lapsed() -> Any:
@@ -159,7 +171,7 @@ def lapsed() -> Any:
     return job
 
 
-@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_after_a_lapse_the_ack_comes_too_late(operation: str) -> None:
     job = lapsed()
     with pytest.raises(Conflict) as caught:
@@ -168,7 +180,7 @@ def test_after_a_lapse_the_ack_comes_too_late(operation: str) -> None:
     assert read(job.id).state == "available"
 
 
-@together("operation", ["ack", "fail", "hold", "requeue"], undo=True)
+@together("operation", OPERATIONS, undo=True)
 @together("worker_id", [WORKER, "worker-b"], undo=True)
 def test_after_a_lapse_another_run_of_it_is_not_touched(operation: str, worker_id: str) -> None:
     job = lapsed()
@@ -179,7 +191,7 @@ def test_after_a_lapse_another_run_of_it_is_not_touched(operation: str, worker_i
     assert snapshot(job.id) == before
 
 
-@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_after_a_manual_retry_the_same_worker_and_attempt_are_not_the_same_claim(
     operation: str,
 ) -> None:
@@ -222,6 +234,8 @@ def give(operation: str, job_id: Any, claim: Claim) -> None:
     match operation:
         case "ack":
             ack.ack(job_id, claim=claim)
+        case "complete":
+            ack.complete(job_id, claim=claim)
         case "fail":
             fail.fail(job_id, BOOM, claim=claim)
         case "hold":

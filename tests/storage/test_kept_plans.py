@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -20,8 +21,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extensions.events.models import Event
 from django_ojs.operations import ack, fetch
+from django_ojs.spec.errors import ClaimLost, Conflict
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects import kept_plans, postgresql
+from django_ojs.storage.transitions import Claim
 from tests.factories import WORKER, WorkerFactory, jobs, push, push_many
 from tests.other_session import Other
 from tests.worker.waiting import BOUND
@@ -120,6 +123,28 @@ def test_a_web_process_prepares_once_it_repeats_claims(monkeypatch: pytest.Monke
     connection.close()
     claim(registered=False)
     assert not kept()
+
+
+def test_a_web_process_that_repeats_completions_keeps_their_plan_and_their_fences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_plans, "REPEATED_WITHIN", 3600.0)
+    push_many(kept_plans.REPEATED + 5, queue=QUEUE)
+    claimed = claim(kept_plans.REPEATED + 5)
+    before = kept()
+    for job in claimed[:-1]:
+        own = Claim(worker_id=WORKER, attempt=job.attempt, run=job.run)
+        for wrong in ({"worker_id": "another"}, {"attempt": 9}, {"run": 9}):
+            with pytest.raises(ClaimLost):
+                ack.ack(job.id, claim=replace(own, **wrong), result=TEXT)
+        done = ack.ack(job.id, claim=own, result=TEXT)
+        assert (done.state, done.result, done.worker_id) == ("completed", TEXT, WORKER)
+        with pytest.raises(Conflict):
+            ack.ack(job.id, claim=own)
+    assert len(kept()) == len(before) + 1
+    # Another claim is another statement, and the plan of one does not serve it.
+    assert ack.ack(claimed[-1].id).result is None
+    assert len(kept()) == len(before) + 2
 
 
 def test_a_worker_without_an_id_gets_jobs_without_a_kept_plan() -> None:

@@ -31,7 +31,7 @@ from django_ojs.contrib.mariadb.server_checks import problems
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import ISOLATION, EndOfRun, claim_values
+from django_ojs.storage.dialects.base import ISOLATION, RUNS_OF_WORKER, EndOfRun, claim_values
 from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
@@ -413,20 +413,26 @@ class MariaDB(GaleraLocks):
         return self._rows(connection, "lock_jobs", values, rows=rows)
 
     @_repeated
-    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        given = {item["id"]: item for item in _items(finished)}
+    def complete(
+        self,
+        connection: BaseDatabaseWrapper,
+        values: Mapping[str, str | int],
+        parts: Mapping[str, str] = RUNS_OF_WORKER,
+    ) -> list[tuple[Any, ...]]:
+        given = {item["id"]: item for item in _items(str(values["finished"]))}
         if not given:
-            return set()
+            return []
         with self._whole(connection):
             held = []
             for key, _, _, state, run, worker, *_ in self._lock_jobs(connection, given):
-                if (state, run, worker) == (State.ACTIVE.value, given[key]["run"], worker_id):
+                expected = State.ACTIVE.value, given[key]["run"], values["worker_id"]
+                if (state, run, worker) == expected:
                     result = given[key]["result"]
                     held.append([key, None if result is None else json.dumps(result)])
             for part in _parts(held, lambda row: size_in_statement(row[1])):
-                rows, values = self._table(["id", "result"], part)
-                self._run(connection, "complete", values, rows=rows)
-        return {UUID(key) for key, _ in held}
+                rows, stored = self._table(["id", "result"], part)
+                self._run(connection, "complete", stored, rows=rows)
+        return [(UUID(key),) for key, _ in held]
 
     def lock_claimed(
         self, connection: BaseDatabaseWrapper, worker_id: str, claims: str

@@ -6,7 +6,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,6 +32,13 @@ ISOLATION = {
     Isolation.ALONE: f"AND lost_with_others >= {ISOLATED_AFTER}",
 }
 
+
+#: The parts of complete.sql for the jobs that one worker has run.
+RUNS_OF_WORKER: Final = {
+    "fence": "ojs_job.run = r.run AND ojs_job.worker_id = %(worker_id)s",
+    "lock": "SKIP LOCKED",
+    "columns": "id",
+}
 
 #: No queue can have this name; its row in `ojs_queue` stands for all queues. While it is paused, no
 #: job is claimed or promoted (see `operations.maintenance.mode`).
@@ -201,13 +208,20 @@ class Dialect(Server):
         parts["count_rows"] = self._count_rows("1 = 1")
         return self._rows(connection, "known_queues", values, **parts)
 
-    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
+    def complete(
+        self,
+        connection: BaseDatabaseWrapper,
+        values: Mapping[str, str | int],
+        parts: Mapping[str, str] = RUNS_OF_WORKER,
+    ) -> list[tuple[Any, ...]]:
+        """ACK jobs, given as `finished`, a JSON array of `{id, run, result}`.
 
-        Return the ids of the jobs that it still held, and that no other session has locked.
+        Return the ids of those that the worker `worker_id` still held, and that no other session
+        has locked. Where the dialect `has_update_returning`, the statement may have other parts,
+        and its rows are returned as the driver has them.
         """
-        rows = self._rows(connection, "complete", {"worker_id": worker_id, "finished": finished})
-        return {self.uuid(key) for (key,) in rows}
+        rows = self._rows(connection, "complete", values, **parts)
+        return [(self.uuid(key),) for (key,) in rows] if parts is RUNS_OF_WORKER else rows
 
     def lock_claimed(
         self, connection: BaseDatabaseWrapper, worker_id: str, claims: str

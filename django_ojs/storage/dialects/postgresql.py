@@ -16,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendUnavailable
+from django_ojs.storage.dialects.base import RUNS_OF_WORKER
 from django_ojs.storage.dialects.postgresql_inserts import Inserts, lock_number
 from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import (
@@ -136,9 +137,8 @@ def _kept(
 
 
 def _repeats(connection: BaseDatabaseWrapper) -> bool:
-    """Whether this is a claim with rules that the session makes again and again."""
-    known = is_of_worker.get()
-    return known or (known is False and bool(_kept_plans().repeats(connection)))
+    """Whether this is a part of a claim that the session makes again and again."""
+    return is_of_worker.get() or bool(_kept_plans().repeats(connection))
 
 
 @cache
@@ -349,12 +349,19 @@ class PostgreSQL(Inserts):
                 return kept
         return super().rows(connection, statement, values)
 
-    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        values = {"worker_id": worker_id, "finished": finished}
-        kept = _kept(connection, self.sql["complete"], values)
-        if kept is not None:
-            return {key for (key,) in kept}
-        return super().complete(connection, worker_id, finished)
+    def complete(
+        self,
+        connection: BaseDatabaseWrapper,
+        values: Mapping[str, str | int],
+        parts: Mapping[str, str] = RUNS_OF_WORKER,
+    ) -> list[tuple[Any, ...]]:
+        # A worker completes jobs all the time.
+        if parts is RUNS_OF_WORKER or _kept_plans().repeats(connection):
+            statement = self.sql["complete"].format(**parts)
+            kept = _kept(connection, statement, values)
+            if kept is not None:
+                return kept
+        return super().complete(connection, values, parts)
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)

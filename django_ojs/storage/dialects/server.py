@@ -180,7 +180,7 @@ class Server(ABC):
     ) -> list[Any]:
         """Execute a statement, and return its rows.
 
-        `is_claim`: it is one of a claim with rules, and the session may keep its plan (see
+        `is_claim`: it belongs to a claim, and a session that repeats claims may keep its plan (see
         `is_of_worker`).
         """
         with connection.cursor() as cursor:

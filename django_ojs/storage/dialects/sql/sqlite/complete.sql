@@ -1,11 +1,15 @@
--- ACK: completes many jobs of one worker, as far as it still holds them.
+-- ACK: completes many jobs of one worker, as far as it still holds them; or one job, under any claim.
 --
--- `run` is the fence: a job that was taken back and claimed again has a higher one.
+-- {{fence}} is the claim. Of many jobs it is `run` and the worker: a job that was taken back and claimed
+-- again has a higher `run`.
 UPDATE ojs_job
 SET state = {after_ack}, finished_at = {now}, error = NULL, lease_until = NULL,
-    result = CASE WHEN json_type(r.value, '$.result') = 'null' THEN NULL
-                  ELSE r.value -> 'result' END
-FROM json_each(%(finished)s) AS r
-WHERE ojs_job.id = replace(r.value ->> 'id', '-', '') AND ojs_job.run = r.value ->> 'run'
-  AND ojs_job.worker_id = %(worker_id)s AND ojs_job.state {before_ack}
-RETURNING id
+    result = its_result
+FROM (
+    SELECT replace(value ->> 'id', '-', '') AS its_id, value ->> 'run' AS run,
+           CASE WHEN json_type(value, '$.result') = 'null' THEN NULL ELSE value -> 'result' END
+           AS its_result
+    FROM json_each(%(finished)s)
+) AS r
+WHERE ojs_job.id = its_id AND {{fence}} AND ojs_job.state {before_ack}
+RETURNING {{columns}}
