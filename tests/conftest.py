@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import hypothesis
@@ -17,6 +18,7 @@ from django_ojs.extensions.statistics import rollups
 from django_ojs.operations import worker_activity
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.storage import claim_floors, queue_configs
+from example_project import site_server
 from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
 from tests.databases import ALIASES, KIND, KINDS, NAMES_VARIABLE
@@ -117,12 +119,30 @@ def schedules_are_those_of_the_test() -> Iterator[None]:
 @pytest.fixture
 def process_environment(transactional_db: None) -> dict[str, str]:
     """Return the environment in which `manage.py` works on the databases of this very test."""
+    return {**os.environ, **_variables()}
+
+
+def _variables() -> dict[str, str]:
     names = ",".join(f"{alias}={connections[alias].settings_dict['NAME']}" for alias in ALIASES)
-    return {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "tests.settings",
-        NAMES_VARIABLE: names,
-    }
+    return {"DJANGO_SETTINGS_MODULE": "tests.settings", NAMES_VARIABLE: names}
+
+
+@pytest.fixture(scope="module")
+def gunicorn(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[site_server.Site]:
+    """Serve the site of the example project on the databases of the tests.
+
+    One for the tests of a file, marked `process`: to start its three processes takes longer than
+    most of them.
+    """
+    with ExitStack() as stack:
+        site = site_server.Site(0, log=tmp_path_factory.mktemp("gunicorn") / "log")
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in _variables().items():
+                patch.setenv(name, value)
+            stack.enter_context(site)
+        yield site
 
 
 @pytest.fixture

@@ -182,6 +182,8 @@ def of_no_job(attempt: Callable[..., Any]) -> None:
 FUNCTIONS = [each.name for each in fields(Hooks) if each.name not in NO_FUNCTIONS | ELSEWHERE]
 
 
+# Which error harms whom is decided in Python; that the database undoes its part, the others show.
+@pytest.mark.once
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_extension_that_raises_harms_only_its_jobs_and_is_named(
     name: str, caplog: pytest.LogCaptureFixture

@@ -113,7 +113,15 @@ STALLS = {
 }
 
 
-@pytest.mark.parametrize("name", STALLS)
+#: In a table that can be read workers are found silent, and their jobs may be taken. Behind the
+#: stronger lock of the same table nobody even looks.
+STRONGER = ("workers locked", "jobs locked")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.storm) if each in STRONGER else each for each in STALLS],
+)
 def test_promise_3_jobs_of_living_workers_run_once_while_the_database_stalls(
     site: Site, cluster: Cluster, report: Report, name: str
 ) -> None:

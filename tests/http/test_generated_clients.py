@@ -2,17 +2,24 @@
 
 They need Java and the Python package openapi-generator-cli, and what their language needs.
 `test_openapi_forms.py` always runs: it rejects what generators do not understand.
+
+A client follows from the document, the programs here and the tools. It is made once for each of
+these, which takes as long as hundreds of tests, and kept in pytest's cache (`make clean` empties
+it). It works its job in every run: what the server answers is tested.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,30 +71,27 @@ def run(*command: object, cwd: Path, **variables: str) -> str:
     return done.stdout
 
 
-def generate(language: str, folder: Path, **options: str) -> None:
-    """Make a client of the document that a server sends."""
+def jar() -> Path:
     spec = importlib.util.find_spec("openapi_generator_cli")
     assert spec is not None
     assert spec.origin is not None
-    jar = Path(spec.origin).with_name("openapi-generator.jar")
+    return Path(spec.origin).with_name("openapi-generator.jar")
+
+
+def generate(language: str, folder: Path) -> None:
+    """Make a client of the document that a server sends."""
     document = folder.with_name("openapi.json")
     document.write_text(json.dumps(DOCUMENT.read()))
-    more = [f"--additional-properties={name}={value}" for name, value in options.items()]
     # Its own thread pools and compiled code are for servers that run for days.
-    java = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", jar)
-    run(*java, "generate", "-i", document, "-g", language, "-o", folder, *more, cwd=folder.parent)
+    java = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", jar())
+    run(*java, "generate", "-i", document, "-g", language, "-o", folder, cwd=folder.parent)
 
 
-def python(folder: Path) -> list[object]:
-    for module in ("pydantic", "dateutil", "urllib3"):
-        pytest.importorskip(module, reason=f"the Python package {module} is not installed")
+def python(folder: Path) -> None:
     generate("python", folder / "client")
-    return [sys.executable, PROGRAMS / "client.py"]
 
 
-def go(folder: Path) -> list[object]:
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed")
+def go(folder: Path) -> None:
     generate("go", folder / "client")
     for each in (folder / "client").glob("*_test.go"):
         each.unlink()
@@ -97,30 +101,88 @@ def go(folder: Path) -> list[object]:
     shutil.copy(PROGRAMS / "main.go", folder)
     # Without a network: a client needs nothing beside the standard library.
     run("go", "build", "-o", "main", ".", cwd=folder, GOPROXY="off", GOFLAGS="-mod=mod")
-    return [folder / "main"]
 
 
-def typescript(folder: Path) -> list[object]:
-    for program, name in (("node", "Node"), ("tsc", "The TypeScript compiler")):
-        if shutil.which(program) is None:
-            pytest.skip(f"{name} is not installed")
+def typescript(folder: Path) -> None:
     generate("typescript-fetch", folder / "client")
     shutil.copy(PROGRAMS / "main.ts", folder)
     # Not --strict: what is generated is written for TypeScript 4.9.
     options = ("--strictNullChecks", "--target", "es2020", "--module", "commonjs", "--outDir", "js")
     run("tsc", *options, "--lib", "es2020,dom", "main.ts", cwd=folder)
-    return ["node", folder / "js/main.js"]
 
 
-@pytest.mark.parametrize("language", [python, go, typescript], ids=lambda each: each.__name__)
+@dataclass(frozen=True)
+class Language:
+    """How a client is made and run, with the programs and the modules of Python that it needs."""
+
+    make: Callable[[Path], None]
+    command: Callable[[Path], tuple[object, ...]]
+    programs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+LANGUAGES = {
+    "python": Language(
+        make=python,
+        command=lambda folder: (sys.executable, PROGRAMS / "client.py"),
+        modules=("pydantic", "dateutil", "urllib3"),
+    ),
+    "go": Language(make=go, command=lambda folder: (folder / "main",), programs=("go",)),
+    "typescript": Language(
+        make=typescript,
+        command=lambda folder: ("node", folder / "js/main.js"),
+        programs=("node", "tsc"),
+    ),
+}
+
+
+def digest(language: Language) -> str:
+    """Return a name for what a client is made of."""
+    found = hashlib.sha256(json.dumps(DOCUMENT.read(), sort_keys=True).encode())
+    for file in (Path(__file__), *sorted(PROGRAMS.iterdir())):
+        if file.is_file():
+            found.update(file.read_bytes())
+    for tool in (jar(), *filter(None, map(shutil.which, ("java", *language.programs)))):
+        there = Path(tool).resolve()
+        found.update(f"{there} {there.stat().st_size} {there.stat().st_mtime_ns}".encode())
+    return found.hexdigest()[:16]
+
+
+def made(name: str, language: Language, kept: Path) -> Path:
+    """Return the folder with a client, which is made if there is none of the same."""
+    folder = kept / f"{name}-{digest(language)}"
+    if not folder.exists():
+        for older in kept.glob(f"{name}-*"):
+            shutil.rmtree(older)
+        new = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=kept))
+        language.make(new)
+        new.rename(folder)
+    return folder
+
+
+@pytest.fixture
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a folder that later runs find again, or one of this test where pytest keeps none."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    return cache.mkdir("generated-clients") if cache else tmp_path
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
 def test_a_generated_client_works_a_job(
-    language: Callable[[Path], list[object]], tmp_path: Path, live_server: LiveServer
+    name: str, kept: Path, tmp_path: Path, live_server: LiveServer
 ) -> None:
-    command = language(tmp_path)
+    language = LANGUAGES[name]
+    for program in language.programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    for module in language.modules:
+        pytest.importorskip(module, reason=f"the Python package {module} is not installed")
+    folder = made(name, language, kept)
     with override_settings(OJS={}):
         _, key = ApiKeyFactory(scopes=list(Scope))
         variables = {"OJS_URL": live_server.url, "OJS_API_KEY": key}
-        out = run(*command, cwd=tmp_path, GENERATED=str(tmp_path / "client"), **variables)
+        command = language.command(folder)
+        out = run(*command, cwd=tmp_path, GENERATED=str(folder / "client"), **variables)
     found: dict[str, Any] = json.loads(out)
     key, *state = found.pop("pushed")
     assert state == ["available", 5]

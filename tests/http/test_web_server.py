@@ -38,6 +38,7 @@ SLOW = 150
 
 pytestmark = [
     pytest.mark.once,
+    pytest.mark.process,
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
     pytest.mark.slow,
 ]
@@ -106,17 +107,6 @@ def nginx(upstream: int) -> Iterator[int]:
 
 
 @pytest.fixture
-def gunicorn(
-    process_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[int]:
-    """Return the port of a gunicorn that serves the suite's database."""
-    for name, value in process_environment.items():
-        monkeypatch.setenv(name, value)
-    with Site(0, log=tmp_path / "gunicorn.log") as site:
-        yield site.port
-
-
-@pytest.fixture
 def gunicorn_of_eight_threads(
     process_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[int]:
@@ -128,12 +118,12 @@ def gunicorn_of_eight_threads(
         yield site.port
 
 
-@pytest.fixture
-def proxy(gunicorn: int) -> Iterator[int]:
+@pytest.fixture(scope="module")
+def proxy(gunicorn: Site) -> Iterator[int]:
     """Return the port of nginx before it."""
     if PROGRAM is None:
         pytest.skip("nginx is not installed")
-    with nginx(gunicorn) as port:
+    with nginx(gunicorn.port) as port:
         yield port
 
 
@@ -195,9 +185,9 @@ def test_slow_connections_do_not_keep_others_from_the_api(proxy: int) -> None:
 
 @pytest.mark.parametrize("server", ["gunicorn", "proxy"])
 def test_a_fetch_claims_no_job_for_a_client_that_left(
-    server: str, request: pytest.FixtureRequest
+    server: str, gunicorn: Site, request: pytest.FixtureRequest
 ) -> None:
-    port = request.getfixturevalue(server)
+    port = gunicorn.port if server == "gunicorn" else request.getfixturevalue(server)
     _, key = ApiKeyFactory(scopes=[Scope.WORKER])
     # On a busy machine a claim may begin before the client leaves, and end after the PUSH.
     attempts = (f"{server}-{number}" for number in range(5))
@@ -206,9 +196,9 @@ def test_a_fetch_claims_no_job_for_a_client_that_left(
 
 @pytest.mark.parametrize("server", ["gunicorn", "proxy"])
 def test_a_client_reads_why_its_large_body_is_rejected(
-    server: str, request: pytest.FixtureRequest
+    server: str, gunicorn: Site, request: pytest.FixtureRequest
 ) -> None:
-    port = request.getfixturevalue(server)
+    port = gunicorn.port if server == "gunicorn" else request.getfixturevalue(server)
     _, key = ApiKeyFactory(scopes=[Scope.PRODUCER])
     body = b" " * (17 * 1024 * 1024)
     status, content = push(port, body, key)

@@ -24,6 +24,7 @@ from django.utils import timezone
 
 import django_ojs
 from django_ojs.extension import Actor
+from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.extensions.cron.models import CronJob
 from django_ojs.http import metrics
 from django_ojs.models import ActorKind, Attempt, Job
@@ -31,6 +32,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import queues
 from django_ojs.operations.access.operator import acting
 from django_ojs.operations.worker_activity import Principal
+from django_ojs.reports import health_queries
 from django_ojs.spec.errors import QueueFull
 from tests import factories
 from tests.admin.users import root
@@ -52,6 +54,8 @@ pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest
 
 #: A worker is missed after a second; on a busy machine it sends its beats all the same.
 BEAT = {"HEARTBEAT_INTERVAL": 0.3}
+#: Seconds between two looks: to read the page keeps a processor and the server busy for a tenth.
+PAUSE = 0.3
 
 
 class Overview:
@@ -75,7 +79,7 @@ class Overview:
             found, told = self.read()
             return found == colour and all(re.search(text, told) for text in texts)
 
-        eventually(is_told, f"{colour}: {texts}; the page says {self.read()}", pause=0.1)
+        eventually(is_told, f"{colour}: {texts}; the page says {self.read()}", pause=PAUSE)
         print(f"{time.monotonic() - began:5.1f} s: {colour}, {texts}")
 
     def has_no(self, text: str) -> None:
@@ -85,7 +89,7 @@ class Overview:
         def is_over() -> bool:
             return all(text not in each["text"] for each in found())
 
-        eventually(is_over, f"nothing is told of {text}", pause=0.1)
+        eventually(is_over, f"nothing is told of {text}", pause=PAUSE)
         print(f"{time.monotonic() - began:5.1f} s: over, {text}")
 
 
@@ -110,7 +114,7 @@ def told(kind: str) -> dict[str, Any]:
             None,
         )
 
-    return eventually(by_all, f"{kind} is told; doctor has {found()}", pause=0.1) or {}
+    return eventually(by_all, f"{kind} is told; doctor has {found()}", pause=PAUSE) or {}
 
 
 @pytest.fixture
@@ -178,7 +182,9 @@ def test_jobs_that_are_to_be_retried_when_their_workers_are_gone(
     overview.has_no("No worker takes jobs")
 
 
-def test_no_process_does_the_maintenance(overview: Overview, start: Start) -> None:
+def test_no_process_does_the_maintenance(
+    overview: Overview, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = start("--queues", "mail", ojs=BEAT).ready()
     # A worker over HTTP takes jobs, and does nothing else.
     owner = Principal(id="key")
@@ -186,6 +192,7 @@ def test_no_process_does_the_maintenance(overview: Overview, start: Start) -> No
     WorkerFactory(id="node-1", queues=("mail",), concurrency=2, interval=an_hour, principal=owner)
     overview.tells("good", "Working · 2 workers", "maintenance")
     tree.kill()
+    monkeypatch.setattr(health_queries, "LATE_MAINTENANCE", timedelta(seconds=3))
     overview.tells("bad", "Not working", "maintenance .* ago")
     push(queue="mail")
     overview.tells("bad", "Not working · 1 worker", "No worker does the maintenance")
@@ -200,7 +207,7 @@ def test_a_schedule_that_nobody_fires(overview: Overview, start: Start) -> None:
         OJS_TEST_TAKEN_OUT="cron",
     ).ready()
     overview.tells("good", "0 late schedules")
-    cron.make_due("nightly", ago=timedelta(seconds=55))
+    cron.make_due("nightly", ago=timedelta(seconds=61))
     overview.tells("bad", "Working, with problems", "1 schedule is late: nightly")
 
 
@@ -306,7 +313,7 @@ def test_processes_that_were_frozen_and_others_that_died(overview: Overview, sta
     overview.tells("fair", "Working, with problems", said)
     assert all(each["kind"] != "worker_died" for each in found())
     # Workers that die with one job are told apart from it, with the job.
-    killer = push(queue="other", type="worker.kill_worker", args=[99], retry=PATIENT)
+    killer = push(queue="other", type="worker.kill_worker", args=[3], retry=PATIENT)
     overview.tells(
         "bad", said, rf"[2-9] workers died in the last hour, .* of them had the job {killer.pk}"
     )
@@ -404,7 +411,9 @@ def test_a_queue_that_is_starved_by_a_strict_order(overview: Overview, start: St
     )
 
 
-def test_a_queue_that_is_full_and_has_room_again(overview: Overview, start: Start) -> None:
+def test_a_queue_that_is_full_and_has_room_again(
+    overview: Overview, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start("--queues", "other", ojs=BEAT).ready()
     queues.configure("mail", {"backpressure": {"max_depth": 4}})
     push_many(4, queue="mail", type="worker.quick", args=[1])
@@ -417,6 +426,7 @@ def test_a_queue_that_is_full_and_has_room_again(overview: Overview, start: Star
     start("--queues", "mail", ojs=BEAT).ready()
     # It is not over at once: the queue may fill again.
     overview.tells("bad", "Queue mail was full lately: 0 of 4")
+    monkeypatch.setattr(episodes, "ENDS_AFTER", timedelta(seconds=1))
     overview.has_no("was full lately")
 
 

@@ -35,26 +35,21 @@ Start = Callable[[], Node]
 
 
 @pytest.fixture
-def start(
-    process_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Start]:
+def start(gunicorn: Site, transactional_db: None) -> Iterator[Start]:
     """Start workers of a gunicorn, while time passes."""
-    for name, value in process_environment.items():
-        monkeypatch.setenv(name, value)
     _, key = ApiKeyFactory(scopes=["worker"], queues=[QUEUE])
     nodes: list[Node] = []
-    with Site(0, log=tmp_path / "gunicorn.log") as site:
 
-        def started() -> Node:
-            # Three intervals are the time after which a worker counts as dead.
-            nodes.append(Node(site.url, key, OJS_BEAT_MS="5000"))
-            return nodes[-1]
+    def started() -> Node:
+        # Three intervals are the time after which a worker counts as dead.
+        nodes.append(Node(gunicorn.url, key, OJS_BEAT_MS="5000"))
+        return nodes[-1]
 
-        maintenance = MaintenanceThread("maintenance", JobLog())
-        yield started
-        for node in nodes:
-            node.close()
-        maintenance.close()
+    maintenance = MaintenanceThread("maintenance", JobLog())
+    yield started
+    for node in nodes:
+        node.close()
+    maintenance.close()
 
 
 def history(key: UUID) -> list[tuple[str, str, int]]:
