@@ -113,6 +113,18 @@ def test_an_exception_gives_its_class_its_message_and_where_it_was_raised() -> N
     assert made.backtrace[0].endswith("in raised") or "raised" in made.backtrace[0]
 
 
+def test_the_frames_before_the_project_are_left_out() -> None:
+    class Faulty(dict[str, Any]):
+        def get(self, *args: Any) -> Any:
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        Failure.parse(Faulty())
+    error = caught.value.with_traceback(caught.tb.tb_next)
+    (frame,) = Failure.from_exception(error).backtrace
+    assert frame.endswith("Faulty.get")
+
+
 def test_an_exception_that_is_not_raised_by_the_project_keeps_all_frames() -> None:
     with pytest.raises(InvalidRequest) as caught:
         Failure.parse({"type": 5})
