@@ -138,7 +138,10 @@ def _kept(
 
 def _repeats(connection: BaseDatabaseWrapper) -> bool:
     """Whether this is a part of a claim that the session makes again and again."""
-    return is_of_worker.get() or bool(_kept_plans().repeats(connection))
+    known = is_of_worker.get()
+    if known is None and connection.in_atomic_block:
+        return False
+    return known or bool(_kept_plans().repeats(connection))
 
 
 @cache
