@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import Error, connection, transaction
+from django.db import Error, OperationalError, connection, transaction
 
-#: Refuse writes, for the current savepoint or until the second is executed.
+#: Refuse writes, for the current savepoint or until the second is executed. A transaction that has
+#: begun cannot become read-only on MariaDB: what writes is rejected before the server has it.
 _STATEMENTS = {
     "postgresql": ("SET TRANSACTION READ ONLY", None),
     "sqlite": ("PRAGMA query_only = 1", "PRAGMA query_only = 0"),
+    "mysql": (None, None),
 }
+_MARIADB_WRITES = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
+_MARIADB_READ_ONLY = 1792
 
 
 #: The one table that may be written by who only looks: since when something has been wrong, and
@@ -22,7 +26,7 @@ _STATEMENTS = {
 INCIDENTS = "ojs_incident"
 
 #: The table that a statement writes.
-_TABLE = re.compile(r'^(?:INSERT(?: OR IGNORE)? INTO|UPDATE|DELETE FROM) "(\w+)"')
+_TABLE = re.compile(r'^(?:INSERT(?: OR)?(?: IGNORE)? INTO|UPDATE|DELETE FROM) ["`](\w+)["`]')
 
 
 @contextmanager
@@ -37,6 +41,8 @@ def read_only(*, keeps_incidents: bool = False) -> Iterator[list[str]]:
 
     def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         try:
+            if connection.vendor == "mysql" and _MARIADB_WRITES.match(sql):
+                raise OperationalError(_MARIADB_READ_ONLY, "in a read-only transaction")
             return execute(sql, params, many, context)
         except Error as error:
             is_kept = keeps_incidents and _TABLE.findall(sql)[:1] == [INCIDENTS]
@@ -46,7 +52,8 @@ def read_only(*, keeps_incidents: bool = False) -> Iterator[list[str]]:
 
     savepoint = transaction.savepoint()
     with connection.cursor() as cursor:
-        cursor.execute(begin)
+        if begin is not None:
+            cursor.execute(begin)
     try:
         with connection.execute_wrapper(note):
             yield rejected

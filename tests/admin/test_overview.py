@@ -188,6 +188,7 @@ def much_goes_wrong() -> None:
     rollups.flush()
 
 
+@pytest.mark.statements
 @pytest.mark.django_db(transaction=True)
 def test_it_takes_at_most_twenty_statements_however_much_there_is_to_show() -> None:
     much_goes_wrong()

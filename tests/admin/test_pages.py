@@ -80,6 +80,7 @@ def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:
         assert budget(at(f"{page}/")) <= few[page], page
 
 
+@pytest.mark.statements
 def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> None:
     (name,) = fill(1)
     assert budget(f"{BASE}queue/{name}/change/") <= BUDGET

@@ -48,7 +48,16 @@ def test_a_table_has_exactly_the_columns_of_its_model(model: type) -> None:
     table = model._meta.db_table
     with connection.cursor() as cursor:
         described = connection.introspection.get_table_description(cursor, table)
-    assert {c.name for c in described} == {f.column for f in model._meta.concrete_fields}
+        computed: set[str] = set()
+        if connection.vendor == "mysql":
+            # It has no index on an expression: the schema has columns that the server computes.
+            cursor.execute(
+                "SELECT column_name FROM information_schema.columns WHERE is_generated = 'ALWAYS'"
+                " AND table_schema = DATABASE() AND table_name = %s",
+                [table],
+            )
+            computed = {name for (name,) in cursor.fetchall()}
+    assert {c.name for c in described} - computed == {f.column for f in model._meta.concrete_fields}
 
 
 @pytest.mark.django_db(transaction=True)

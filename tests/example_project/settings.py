@@ -8,4 +8,11 @@ import os
 os.environ.setdefault("OJS_DEMO_DATABASE", "sqlite")
 
 from example_project.settings import *  # noqa: F403 - all but the databases
+from example_project.settings import INSTALLED_APPS as OF_THE_EXAMPLE
 from tests.databases import DATABASES as DATABASES
+from tests.databases import KIND
+
+INSTALLED_APPS = [
+    *OF_THE_EXAMPLE,
+    *{"mariadb": ["django_ojs.contrib.mariadb"]}.get(KIND, []),
+]

@@ -18,6 +18,8 @@ from tests.databases import KIND
 from tests.worker.processes import ROOT
 
 NAME = "ojs_site"
+#: What a site needs beside its apps.
+_CONTRIB = ["django_ojs.contrib.mariadb"] if KIND == "mariadb" else []
 
 _SETTINGS = """
 import json, os
@@ -33,6 +35,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     *json.loads(os.environ["SITE_APPS"]),
+    *{contrib!r},
     "site_jobs",
 ]
 MIDDLEWARE = [
@@ -119,9 +122,32 @@ _SCHEMAS = {
         WHERE relnamespace = 'public'::regnamespace AND relname LIKE 'ojs%%'
         ORDER BY 1, 2
     """,
+    "mariadb": """
+        SELECT CONCAT('column ', table_name, '.', column_name),
+               CONCAT_WS(' ', ordinal_position, column_type, is_nullable, column_default, extra)
+        FROM information_schema.columns
+        WHERE table_schema = DATABASE() AND table_name LIKE 'ojs%%'
+        UNION ALL
+        SELECT CONCAT('index ', table_name, '.', index_name),
+               GROUP_CONCAT(column_name, ' ', non_unique ORDER BY seq_in_index)
+        FROM information_schema.statistics
+        WHERE table_schema = DATABASE() AND table_name LIKE 'ojs%%'
+        GROUP BY table_name, index_name
+        UNION ALL
+        SELECT CONCAT('constraint ', table_name, '.', constraint_name), check_clause
+        FROM information_schema.check_constraints
+        WHERE constraint_schema = DATABASE() AND table_name LIKE 'ojs%%'
+        UNION ALL
+        SELECT CONCAT('trigger ', trigger_name), action_statement
+        FROM information_schema.triggers WHERE trigger_schema = DATABASE()
+        UNION ALL
+        SELECT CONCAT('routine ', routine_name), routine_definition
+        FROM information_schema.routines WHERE routine_schema = DATABASE()
+        ORDER BY 1, 2
+    """,
 }
 #: In the database of this run.
-SCHEMA = _SCHEMAS.get(KIND, "")
+SCHEMA = _SCHEMAS[KIND]
 
 
 class Site:
@@ -132,7 +158,8 @@ class Site:
         (folder / "site_jobs/__init__.py").touch()
         (folder / "site_jobs/jobs.py").write_text(_JOBS)
         (folder / "site_urls.py").write_text(_URLS)
-        (folder / "site_settings.py").write_text(_SETTINGS.format(database=database))
+        settings = _SETTINGS.format(database=database, contrib=_CONTRIB)
+        (folder / "site_settings.py").write_text(settings)
         self._folder = folder
 
     def run(self, apps: tuple[str, ...], code: str) -> str:
@@ -173,7 +200,8 @@ def site(folder: Path) -> Iterator[Site]:
     try:
         yield Site(folder, database | {"NAME": NAME})
     finally:
-        _on_server(values, f"DROP DATABASE {NAME} WITH (FORCE)")
+        force = "WITH (FORCE)" if KIND == "postgresql" else ""
+        _on_server(values, f"DROP DATABASE {NAME} {force}")
 
 
 def _on_server(values: dict[str, Any], statement: str) -> None:

@@ -36,6 +36,7 @@ def api(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Api:
     return api
 
 
+@pytest.mark.statements
 def test_a_fetch_takes_one_for_the_key_one_for_the_worker_and_the_claim(api: Api) -> None:
     before = Worker.primary.values().get()
     with CaptureQueriesContext(database.connection()) as queries:

@@ -21,7 +21,10 @@ from tests.settings import *
 
 TESTS = {{"NAME": {name!r}, "MIGRATE": {migrate}}}
 DATABASES = {{"default": DATABASES["default"] | {{"TEST": TESTS}}}}
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_ojs"]
+INSTALLED_APPS = [
+    *("django.contrib.contenttypes", "django.contrib.auth", "django_ojs"),
+    *(name for name in INSTALLED_APPS if name.startswith("django_ojs.contrib.")),
+]
 OJS = {{"QUEUES": {{"small": {{"backpressure": {{"max_depth": 3}}}}}}}}
 """
 

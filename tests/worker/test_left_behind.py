@@ -237,12 +237,11 @@ def test_whether_a_transaction_is_open_is_asked_of_no_server(
     assert connection.connection is None
 
 
-@pytest.mark.parametrize("vendor", ["mysql", "oracle"])
-def test_where_the_driver_does_not_tell_autocommit_does(vendor: str) -> None:
+def test_where_the_driver_does_not_tell_autocommit_does() -> None:
     def is_open(*, autocommit: bool, configured: bool = True) -> bool:
         link: Any = SimpleNamespace(
             alias="reports",
-            vendor=vendor,
+            vendor="oracle",
             in_atomic_block=False,
             connection=object(),
             autocommit=autocommit,

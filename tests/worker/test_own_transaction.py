@@ -116,6 +116,9 @@ def test_other_statements_and_savepoints_pass(statement: str) -> None:
     assert [each.name for each in Thing.objects.all()] == ["kept"]
 
 
+# The driver of MariaDB does not show it (docs/how-to/use-mariadb.md).
+@pytest.mark.postgresql
+@pytest.mark.sqlite
 @pytest.mark.parametrize("how", ["rollback", "commit"])
 @pytest.mark.parametrize("then", ["nothing", "a statement", "a statement, and go on"])
 def test_a_transaction_that_was_ended_by_the_driver_completes_nothing(how: str, then: str) -> None:
@@ -143,7 +146,9 @@ def test_a_connection_that_breaks_in_an_atomic_handler_says_so() -> None:
         Thing.objects.create(name="after")
 
     outcome, _ = outcome_of(function)
-    assert "closed" in str(outcome.error)
+    # What MariaDB's driver says of a closed connection has no text.
+    said = "2006" if databases.KIND == "mariadb" else "closed"
+    assert said in str(outcome.error)
     assert Failure.from_exception(outcome.error).retryable is None
 
 

@@ -21,8 +21,13 @@ class MariaDBConfig(AppConfig):
 
     def ready(self) -> None:
         """Give each new connection its wrappers, and the expressions of django_ojs their SQL."""
-        from django_ojs.contrib.mariadb import broken_triggers, expressions, message_size
+        from django_ojs.contrib.mariadb import (
+            broken_triggers,
+            expressions,
+            message_size,
+            open_transactions,
+        )
 
         expressions.install()
-        for each in (broken_triggers, message_size):
+        for each in (broken_triggers, message_size, open_transactions):
             connection_created.connect(each.install, dispatch_uid=each.__name__)

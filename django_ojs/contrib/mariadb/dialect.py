@@ -21,9 +21,10 @@ from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
-from django.db import IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import Error, IntegrityError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.contrib.mariadb import open_transactions
 from django_ojs.contrib.mariadb.broken_triggers import BrokenTriggers
 from django_ojs.contrib.mariadb.galera import GaleraLocks
 from django_ojs.contrib.mariadb.message_size import size_in_statement
@@ -355,8 +356,20 @@ class MariaDB(GaleraLocks):
         self._run(connection, "set_variable", [value], variable=variable)
         try:
             yield
-        finally:
+        except BaseException:
+            # If the session has ended, what said so is raised.
+            with suppress(Error):
+                self._set_back(connection, variable, former)
+            raise
+        self._set_back(connection, variable, former)
+
+    def _set_back(self, connection: BaseDatabaseWrapper, variable: str, former: object) -> None:
+        """Set a variable, which outlasts its transaction, also where an error has broken that."""
+        is_broken, connection.needs_rollback = connection.needs_rollback, False
+        try:
             self._run(connection, "set_variable", [former], variable=variable)
+        finally:
+            connection.needs_rollback = is_broken
 
     @_repeated
     def claim(
@@ -592,6 +605,9 @@ class MariaDB(GaleraLocks):
         with self._having(connection, "max_statement_time", seconds):
             # A statement that was stopped does not end its transaction.
             yield nullcontext
+
+    def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
+        return open_transactions.is_open(connection)
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION

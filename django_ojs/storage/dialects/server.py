@@ -206,7 +206,7 @@ class Server(ABC):
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         """Return whether an open connection is in a transaction that no `atomic()` has begun.
 
-        The answer is what the driver knows, without asking the server.
+        The answer is what the driver knows. A server is asked only where that is not enough.
         """
         # Not every driver knows of a BEGIN. Without autocommit, the last statement has begun a
         # transaction.
