@@ -284,7 +284,8 @@ def _import_programs() -> list[str]:
             for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
                 importlib.import_module(f"{name}.{inner.name}")
     for name in _imported_by_setup(of_settings):
-        with suppress(ImportError):
+        # Some libraries raise an error of their own where what they need is not installed.
+        with suppress(Exception):
             importlib.import_module(name)
     management.get_commands()
     return of_settings

@@ -203,6 +203,7 @@ def test_together_they_have_the_rows_the_events_the_signals_and_the_figures_of_e
     assert {queue for _, _, queue, _ in at_once} == {"joined"}
 
 
+@pytest.mark.statements
 def test_a_group_of_any_size_takes_the_same_few_statements(settings: Any) -> None:
     settings.OJS = {"KEEP_EVENTS": []}
     for number in (2, 5):

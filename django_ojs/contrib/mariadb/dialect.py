@@ -464,7 +464,7 @@ class MariaDB(GaleraLocks):
         given = [
             [
                 *(item["id"], None if item["error"] is None else json.dumps(item["error"])),
-                *(item[column] for column in columns),
+                *(item.get(column) for column in columns),
             ]
             for item in _items(ended)
         ]
