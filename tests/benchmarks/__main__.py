@@ -18,6 +18,7 @@ from tests.benchmarks.measures import (
     cron,
     drain,
     enqueue,
+    events,
     failures,
     figures,
     http,
@@ -50,6 +51,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "poison": poison.measure,
     "failures": failures.measure,
     "limits": limits.measure,
+    "events": events.measure,
     "steps": steps.measure,
     "admin": admin.measure,
 }

@@ -22,6 +22,7 @@ from tests.benchmarks.contenders.base import VARIABLE, Contender, Durable, Work
 from tests.benchmarks.measures import (
     bounds,
     cron,
+    events,
     figures,
     http,
     limits,
@@ -208,6 +209,7 @@ TASKS: dict[str, Callable[..., Any]] = {
         cron.make_due,
         cron.cron_lags,
         limits.fetch_limited,
+        events.events,
     )
 }
 

@@ -12,6 +12,7 @@ from tests.benchmarks.measures import (
     cron,
     drain,
     enqueue,
+    events,
     failures,
     figures,
     http,
@@ -140,6 +141,12 @@ def targets(results: Results) -> list[Target]:
             beside="of one without",
         ),
         Target(
+            measure=limits.FULL,
+            against_measure=limits.PLAIN,
+            at_most=3.0,
+            beside="of one without",
+        ),
+        Target(
             measure=limits.KEYS,
             against_measure=limits.PLAIN,
             at_most=3.0,
@@ -154,6 +161,10 @@ def targets(results: Results) -> list[Target]:
             at_least=2.0,
             beside="of the drain",
         ),
+    ]
+    every += [
+        Target(measure=measure, about=events.RECORDED, against=events.LEFT_OUT, at_least=least)
+        for measure, least in ((events.ENQUEUE, 0.75), (events.BATCH, 0.5), (events.DRAIN, 0.7))
     ]
     every += [
         Target(
@@ -277,6 +288,14 @@ SECTIONS = (
     Section(measure=maintenance.DELAY, title="Delay of another queue meanwhile", unit="ms"),
     Section(measure=maintenance.LAPSE, title="Lapsed leases taken back", unit="jobs/s"),
     Section(measure=maintenance.PRUNING, title="Pruning", unit="jobs/s"),
+    *(
+        Section(measure=measure, title=title, unit="jobs/s", base=events.LEFT_OUT)
+        for measure, title in (
+            (events.ENQUEUE, "Enqueue, every event recorded"),
+            (events.BATCH, "Enqueue in batches of 500, every event recorded"),
+            (events.DRAIN, "Claims of 20 jobs and their completions, every event recorded"),
+        )
+    ),
     Section(
         measure=figures.FIGURES,
         title="Enqueue with figures",

@@ -17,6 +17,7 @@ from tests.benchmarks.contenders.base import VARIABLE
 from tests.benchmarks.measures import (
     admin,
     bounds,
+    events,
     failures,
     figures,
     maintenance,
@@ -62,7 +63,7 @@ def test_every_measure_yields_a_figure_of_ours_and_every_section_a_block(tmp_pat
     samples = [line for line in _lines(path) if line["kind"] == "sample"]
     ours = (OURS, tables.label(waiting=100), bounds.name_of(bounds.BOUNDED), maintenance.PRUNING)
     ours += (figures.NOTED, names.FEW, poison.POISONED, failures.RETRIED, steps.label(0))
-    ours += (admin.OVERVIEW, admin.ANY)
+    ours += (admin.OVERVIEW, admin.ANY, events.RECORDED)
     measured = {line["measure"] for line in samples if line["contender"] in ours}
     # The server's CPU can be seen only where its files can be read.
     unseen = {"server CPU", "idle worker, server", failures.SERVER_CPU}

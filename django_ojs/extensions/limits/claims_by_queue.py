@@ -14,7 +14,6 @@ from typing import Final, Self
 from django_ojs import formatting
 from django_ojs.claim_rules import RuledClaim, Waits
 from django_ojs.extensions.limits.limit_statements import statements
-from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.spec import json
 from django_ojs.storage import database, queue_configs
@@ -211,9 +210,4 @@ def add_starts(queue: str, used: Use, number: int) -> None:
     """Count the jobs that were claimed, for the rates of their queue."""
     if (number or used.was_ahead) and (used.limit.windows or used.limit.throttles):
         starts = (used.after(number) if number else used).starts.render()
-        LimitedQueue.primary.bulk_create(
-            [LimitedQueue(queue=queue, starts=starts)],
-            update_conflicts=True,
-            unique_fields=["queue"],
-            update_fields=["starts"],
-        )
+        statements().store_starts(queue, json.dumps(starts))

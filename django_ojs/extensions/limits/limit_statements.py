@@ -84,6 +84,10 @@ class LimitStatements:
         """Return the limits of queues and how much of them they use; exact under their locks."""
         return [LimitUse(*row) for row in self._of_keys("queues_use", queues)]
 
+    def store_starts(self, queue: str, starts: str) -> None:
+        """Store the starts of a queue with a rate, given as JSON."""
+        self._files.rows("store_starts", {"queue": queue, "starts": starts}, is_claim=True)
+
     def candidates(
         self, request: ClaimRequest, limited: int, busy: Collection[str]
     ) -> list[Candidate]:

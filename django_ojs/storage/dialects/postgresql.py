@@ -227,8 +227,8 @@ class PostgreSQL(Inserts):
     def lock_subject(
         self, connection: BaseDatabaseWrapper, subject: str, *, wait: bool = True
     ) -> bool:
-        rows = self._rows(connection, "lock_subject", [subject], try_=_TRY[wait])
-        return wait or bool(rows[0][0])
+        statement = self.sql["lock_subject"].format(try_=_TRY[wait])
+        return _direct().text(connection, statement, [subject]) == "t" or wait
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:
         if not connection.savepoint_ids and not _direct().begin(connection):

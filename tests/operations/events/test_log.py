@@ -202,7 +202,7 @@ def test_a_process_that_holds_the_lock_of_positions_stops_no_reader() -> None:
     with elsewhere() as other:
         holding = transaction.atomic()
         other(holding.__enter__)
-        other(lambda: database.dialect().lock_subject(connection, "ojs_event"))
+        other(lambda: database.dialect().lock_subject(database.connection(), "ojs_event"))
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '5s'")
         try:

@@ -1,0 +1,3 @@
+-- Stores the starts of a queue with a rate.
+INSERT INTO ojs_limited_queue (queue, starts) VALUES (%(queue)s, %(starts)s)
+ON CONFLICT (queue) DO UPDATE SET starts = excluded.starts
