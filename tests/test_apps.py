@@ -138,8 +138,9 @@ def test_a_bad_setting_is_a_system_check_although_there_are_handlers(
         "execute_from_command_line(sys.argv)\n"
     )
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "DJANGO_SETTINGS_MODULE": "project"}
-    check, server = (
-        subprocess.run(
+
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [sys.executable, *arguments],
             env=environment,
             cwd=tmp_path,
@@ -148,13 +149,15 @@ def test_a_bad_setting_is_a_system_check_although_there_are_handlers(
             timeout=240,
             check=False,
         )
-        for arguments in (["manage.py", "check"], ["-c", "import django; django.setup()"])
-    )
+
+    check = python("manage.py", "check")
     assert "django_ojs.E001) OJS['NOTIFI'] is not a setting" in check.stderr
     assert "Traceback" not in check.stderr
-    # A server runs no checks: it does not start.
-    assert server.returncode == 1
-    assert "ImproperlyConfigured: OJS['NOTIFI']" in server.stderr
+    if not urls:  # It imports none.
+        # A server runs no checks: it does not start.
+        server = python("-c", "import django; django.setup()")
+        assert server.returncode == 1
+        assert "ImproperlyConfigured: OJS['NOTIFI']" in server.stderr
 
 
 @pytest.mark.parametrize("command", ["check", "migrate", "ojs_worker --once", "ojs doctor"])
