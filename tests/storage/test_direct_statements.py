@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -26,8 +27,10 @@ import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.operations import push
 from django_ojs.spec.envelope import Envelope
+from django_ojs.storage import database
 from django_ojs.worker.executor import Executor
 from tests import factories
+from tests.other_session import open_transaction
 from tests.testapp.models import Thing
 from tests.worker.parts import Outcomes, run_of
 
@@ -114,6 +117,25 @@ def test_a_first_statement_begins_the_transaction_as_the_driver_would(sent: list
         assert sent == []
     connection.close()
     assert Job.objects.count() == 2
+
+
+@pytest.mark.parametrize("sees_statements", [False, True])
+def test_a_lock_that_is_free_is_taken_and_one_of_another_session_is_not(
+    sees_statements: bool,
+) -> None:
+    def wrapper(execute: Any, *arguments: Any) -> Any:
+        return execute(*arguments)
+
+    dialect, link = database.dialect(), database.connection()
+    seen = link.execute_wrapper(wrapper) if sees_statements else nullcontext()
+    with (
+        open_transaction(lambda: dialect.lock_subject(database.connection(), "taken")),
+        transaction.atomic(),
+        seen,
+    ):
+        assert dialect.lock_subject(link, "free", wait=False) is True
+        assert dialect.lock_subject(link, "taken", wait=False) is False
+        assert dialect.lock_subject(link, "waited for") is True
 
 
 def test_whatever_wants_to_see_statements_sees_it(

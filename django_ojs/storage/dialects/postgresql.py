@@ -228,7 +228,7 @@ class PostgreSQL(Inserts):
         self, connection: BaseDatabaseWrapper, subject: str, *, wait: bool = True
     ) -> bool:
         statement = self.sql["lock_subject"].format(try_=_TRY[wait])
-        return _direct().text(connection, statement, [subject]) == "t" or wait
+        return _direct().text(connection, statement, [subject]) == "true" or wait
 
     def read_committed(self, connection: BaseDatabaseWrapper) -> None:
         if not connection.savepoint_ids and not _direct().begin(connection):
