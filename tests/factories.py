@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import connection, connections
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 from factory import Factory, LazyFunction
 
 from django_ojs.extensions.limits.limit_key_use import KeyOfJob
@@ -153,6 +154,13 @@ def in_line(stored: Iterable[EnqueuedJob]) -> list[Job]:
             _latest = job.enqueued_at
         found.append(job)
     return found
+
+
+def until_later() -> None:
+    """Return once the clock of each database shows a later time: SQLite's has milliseconds."""
+    began = timezone.now()
+    while timezone.now() - began < timedelta(milliseconds=1):
+        pass
 
 
 def is_duplicate(job: EnqueuedJob) -> bool:

@@ -11,7 +11,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import TERMINAL, State
 from tests.cases import together
-from tests.factories import HOUR, WORKER, in_state, jobs, push, read
+from tests.factories import HOUR, WORKER, in_state, jobs, push, read, until_later
 
 pytestmark = pytest.mark.django_db
 
@@ -32,6 +32,7 @@ class TestRunNow:
 
     def test_it_queues_up_at_the_end(self) -> None:
         later, first = in_state("scheduled", queue="a"), push(queue="a")
+        until_later()
         run_now.run_now(later.pk)
         assert [job.id for job in fetch.fetch(["a"], count=2)] == [first.pk, later.pk]
 

@@ -46,6 +46,7 @@ from tests.factories import (
     push,
     push_on_road,
     read,
+    until_later,
 )
 from tests.receivers import receiving
 
@@ -107,6 +108,7 @@ def test_a_period_runs_from_the_creation_of_the_job_that_exists(
 ) -> None:
     job = in_state(state, unique=policy())
     jobs().filter(pk=job.id).update(created_at=job.created_at - timedelta(minutes=minutes))
+    until_later()
     found = again(job, policy("ignore", period=60 * MINUTE, states=EVERY))
     assert is_duplicate(found) is duplicate
 

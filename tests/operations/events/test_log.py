@@ -27,7 +27,7 @@ from django_ojs.operations import queues
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.storage import database
-from tests.factories import HOUR, WorkerFactory, own_connections, push
+from tests.factories import HOUR, WorkerFactory, own_connections, push, until_later
 from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND
 
@@ -373,6 +373,7 @@ def test_a_reader_misses_nothing_new_of_a_database_that_has_lost_its_tail(later:
     happen("lost", 3)
     cursor = log.read().cursor
     assert lose_tail(survived) == 3
+    until_later()
     happen("new", later)
     assert names(log.read(after=cursor)) == ["new"] * later
 

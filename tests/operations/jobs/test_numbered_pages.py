@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job
+from django_ojs.operations import ack
 from django_ojs.operations.jobs import numbered_pages
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import Page, PageRequest
@@ -20,6 +21,7 @@ from tests.cases import together
 from tests.factories import (
     HOUR,
     MINUTE,
+    active,
     age,
     ids_against_time,
     in_state,
@@ -27,6 +29,7 @@ from tests.factories import (
     push,
     push_many,
     read,
+    until_later,
 )
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-003")]
@@ -88,7 +91,9 @@ def test_since_belongs_to_the_range_and_until_does_not() -> None:
 
 
 def test_since_finds_finished_jobs_by_their_creation() -> None:
-    job = in_state("completed")
+    claimed = active()
+    until_later()
+    job = ack.ack(claimed.id)
     assert find(states=(State.COMPLETED,), since=job.created_at) == [job.pk]
     assert find(states=(State.COMPLETED,), since=job.created_at + MINUTE) == []
 
