@@ -62,13 +62,10 @@ def _select(
     connection = database.connection()
     columns, converters = _columns(model, names, connection)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
-    if isinstance(parameters, Mapping):
-        dialect = database.dialect_of(connection)
-        found = dialect.rows(connection, statement, parameters, is_claim=True)
-        return _converted(connection, found, converters)
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return _converted(connection, cursor.fetchall(), converters)
+    is_repeated = isinstance(parameters, Mapping)
+    dialect = database.dialect_of(connection)
+    found = dialect.rows(connection, statement, parameters, is_repeated=is_repeated)
+    return _converted(connection, found, converters)
 
 
 def _converted(

@@ -12,7 +12,6 @@ from django_ojs.spec.hold import numbers_of
 from django_ojs.storage import database, in_memory_state, queue_configs, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
-from django_ojs.storage.dialects.server import is_of_worker
 from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
@@ -39,12 +38,8 @@ def claim(
     queue that has other rules, too.
     """
     next_starts.unread.discard(request.queue)
-    is_own = request.worker_id is not None and not database.connection().in_atomic_block
-    token = is_of_worker.set(request.registered if request.registered or is_own else None)
-    try:
+    with transitions.keeping_plans(request):
         return _claim_of(request, rules, queues, full)
-    finally:
-        is_of_worker.reset(token)
 
 
 def _claim_of(

@@ -20,18 +20,18 @@ class Statements:
         self._folder: Final = folder
         self._values: Final = tuple(values.items())
 
-    def rows(self, name: str, values: Any, *, is_claim: bool = False, **parts: str) -> list[Any]:
+    def rows(self, name: str, values: Any, *, is_repeated: bool = False, **parts: str) -> list[Any]:
         """Execute a statement, completed with `parts`, and return its rows; see `Dialect.rows`.
 
-        It is executed on the database of the jobs. With `is_claim`, a worker's session may keep its
-        plan.
+        It is executed on the database of the jobs. With `is_repeated`, a worker's session may keep
+        its plan.
         """
         statement = self.text(name)
         return database.dialect().rows(
             database.connection(),
             statement.format(**parts) if parts else statement,
             values,
-            is_claim=is_claim,
+            is_repeated=is_repeated,
         )
 
     def run(self, name: str, values: Any) -> None:

@@ -125,7 +125,7 @@ def claim(request: ClaimRequest) -> list[Claimed]:
     seconds = 0.0
     try:
         # Without a hook that hears of it, it has no savepoint.
-        with _keeping_plans(request) if hooks and hooks.changed else nullcontext():
+        with _repeatable(request) if hooks and hooks.changed else nullcontext():
             began = time.monotonic()
             found = database.dialect_of(connection).claim(connection, request, floor)
             if found is None:
@@ -144,22 +144,28 @@ def claim(request: ClaimRequest) -> list[Claimed]:
 
 
 @contextmanager
-def _keeping_plans(request: ClaimRequest | None) -> Iterator[None]:
-    """Open a transaction in which a session that repeats its statements keeps plans of them.
+def keeping_plans(request: ClaimRequest | None) -> Iterator[None]:
+    """Let a session that repeats the statements of a claim keep plans of them.
 
-    After an error it is repeated as a whole. In a caller's transaction, this is a savepoint, and no
-    plan is kept. Without a request, it is a worker's.
+    A transaction in the block must be repeated as a whole after an error. So in a caller's
+    transaction no plan is kept, nor for a claim without the id of a worker. Without a request, the
+    statements are those by which a worker completes jobs.
     """
     is_own = not database.connection().in_atomic_block
-    token = None
-    if is_own and (request is None or request.worker_id is not None):
-        token = is_of_worker.set(request is None or request.registered)
+    is_named = request is None or request.worker_id is not None
+    is_registered = request is None or request.registered
+    token = is_of_worker.set(is_registered if is_own and is_named else None)
     try:
-        with database.atomic():
-            yield
+        yield
     finally:
-        if token is not None:
-            is_of_worker.reset(token)
+        is_of_worker.reset(token)
+
+
+@contextmanager
+def _repeatable(request: ClaimRequest | None) -> Iterator[None]:
+    """Open a transaction, or a savepoint in the caller's, with `keeping_plans`."""
+    with keeping_plans(request), database.atomic():
+        yield
 
 
 def claim_each(jobs: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
@@ -287,7 +293,7 @@ def complete(
     values: dict[str, str | int] = {"worker_id": worker_id, "finished": f"[{text}]"}
     hooks = registry.changes.get(Trigger.ACK)
     is_own = hooks and hooks.changed and not connection.in_atomic_block
-    with _keeping_plans(None) if is_own else nullcontext():
+    with _repeatable(None) if is_own else nullcontext():
         kept = {key for (key,) in database.dialect_of(connection).complete(connection, values)}
         if hooks is not None and kept:
             before = dict.fromkeys(kept, State.ACTIVE)

@@ -4,7 +4,7 @@ A handler may raise anything: an exception whose `__str__` or `__class__` raises
 message is as long as what it has read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
 
@@ -37,12 +37,8 @@ def shortened(error: BaseException) -> BaseException:
     return error if all(map(_is_short, _chain(error))) else _copy(error, {})
 
 
-def _chain(error: BaseException) -> Iterable[BaseException]:
-    """Return an exception and those that it follows from."""
-    return _whole_chain(error) if _sources(error) else (error,)
-
-
-def _whole_chain(error: BaseException) -> Iterator[BaseException]:
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it follows from."""
     left, seen = [error], set[int]()
     while left:
         each = left.pop()
@@ -53,12 +49,8 @@ def _whole_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _sources(error: BaseException) -> list[BaseException]:
-    found = [*_members(error)]
-    if (context := _CONTEXT.__get__(error)) is not None:
-        found.insert(0, context)
-    if (cause := _CAUSE.__get__(error)) is not None:
-        found.insert(0, cause)
-    return found
+    found = [_CAUSE.__get__(error), _CONTEXT.__get__(error)]
+    return [*(each for each in found if each is not None), *_members(error)]
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...]:

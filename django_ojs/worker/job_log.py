@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
@@ -105,9 +104,9 @@ class JobLog:
             # The time is in the time zone of the log's own times, and has the date unless it is
             # today's.
             zone = timezone.get_default_timezone()
-            due = timezone.localtime(job.due_at, zone).isoformat(" ", "seconds")[:19]
-            today = datetime.now(zone).date().isoformat()
-            what += f", next attempt at {due.removeprefix(f'{today} ')}"
+            due = timezone.localtime(job.due_at, zone)
+            is_today = due.date() == timezone.localdate(timezone=zone)
+            what += f", next attempt at {due:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S'}}"
         elif job.state == State.AVAILABLE:
             level = logging.WARNING
             what = "beside other jobs, without spending an attempt: available again"

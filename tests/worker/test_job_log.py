@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.test import override_settings
+from django.utils import timezone
 
 from django_ojs.models import Job
 from django_ojs.operations.fail import Ended
@@ -117,13 +118,8 @@ def test_a_failed_job_says_why_and_what_comes_next(
 def test_the_next_attempt_has_its_date_unless_it_is_today(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return datetime(2026, 1, 2, 23, 30, tzinfo=UTC).astimezone(tz)
-
-    monkeypatch.setattr(job_logs, "datetime", Clock)
     # In Paris it is half past midnight of the third day.
+    monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
     with override_settings(TIME_ZONE="Europe/Paris"):
         for hour, minute in ((22, 59), (23, 45)):
             due_at = datetime(2026, 1, 2, hour, minute, 5, 999_999, tzinfo=UTC)

@@ -72,7 +72,7 @@ def add(happened: Collection[NewEvent]) -> None:
             text = commit_order.STATEMENTS.text("add_event")
             cursor.executemany(text, [{**row, "data": json.dumps(row["data"])} for row in rows])
     else:
-        commit_order.STATEMENTS.rows("add_events", {"events": json.dumps(rows)}, is_claim=True)
+        commit_order.STATEMENTS.rows("add_events", {"events": json.dumps(rows)}, is_repeated=True)
     notify.readers_of_events()
 
 

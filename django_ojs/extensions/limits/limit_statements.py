@@ -86,7 +86,7 @@ class LimitStatements:
 
     def store_starts(self, queue: str, starts: str) -> None:
         """Store the starts of a queue with a rate, given as JSON."""
-        self._files.rows("store_starts", {"queue": queue, "starts": starts}, is_claim=True)
+        self._files.rows("store_starts", {"queue": queue, "starts": starts}, is_repeated=True)
 
     def candidates(
         self, request: ClaimRequest, limited: int, busy: Collection[str]
@@ -137,7 +137,7 @@ class LimitStatements:
         return keys  # The write lock of SQLite is the lock of every key.
 
     def _candidates(self, values: Mapping[str, Any], isolation: str) -> list[Any]:
-        return self._files.rows("candidates", values, is_claim=True, isolation=isolation)
+        return self._files.rows("candidates", values, is_repeated=True, isolation=isolation)
 
     def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
         """Return how much of their limits keys use, under their locks."""
@@ -148,7 +148,9 @@ class LimitStatements:
         return self._of_keys("keys_waiting", keys, most=most)
 
     def _of_keys(self, name: str, keys: Collection[str], **values: Any) -> list[Any]:
-        return self._files.rows(name, {"keys": self._dialect.texts(keys), **values}, is_claim=True)
+        return self._files.rows(
+            name, {"keys": self._dialect.texts(keys), **values}, is_repeated=True
+        )
 
     def keys(self, limit: int) -> list[str]:
         """Return the first keys that have waiting or active jobs, or a stored row."""
@@ -156,7 +158,7 @@ class LimitStatements:
 
     def due_keys(self, limit: int) -> list[tuple[str, bool]]:
         """Lock the keys that are to be checked. Return each, and whether it could be locked."""
-        rows = self._files.rows("due_keys", {"limit": limit}, is_claim=True)
+        rows = self._files.rows("due_keys", {"limit": limit}, is_repeated=True)
         return [(key, bool(is_locked)) for key, is_locked in rows]
 
     def held_jobs(

@@ -138,7 +138,7 @@ class TenantStatements:
     ) -> list[TurnJob]:
         text, own = condition
         parts = {"isolation": ISOLATION[isolation], "condition": text and f" AND {text}"}
-        rows = self.files.rows("turn_jobs", {**values, **own}, is_claim=True, **parts)
+        rows = self.files.rows("turn_jobs", {**values, **own}, is_repeated=True, **parts)
         return [self._job(row) for row in rows]
 
     def _job(self, row: Sequence[Any]) -> TurnJob:
@@ -168,7 +168,7 @@ class _PostgreSQL(TenantStatements):
 
     def in_turn(self, queue: str, starts: Mapping[int, str], limit: int) -> list[tuple[int, str]]:
         values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
-        return self.files.rows("tenants_in_turn", values, is_claim=True)
+        return self.files.rows("tenants_in_turn", values, is_repeated=True)
 
     def jobs(
         self,

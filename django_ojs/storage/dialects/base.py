@@ -171,7 +171,7 @@ class Dialect(Server):
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
     ) -> list[Any]:
         statement = self.sql["candidates"].format(isolation=isolation)
-        return self.rows(connection, statement, values, is_claim=True)
+        return self.rows(connection, statement, values, is_repeated=True)
 
     def claim_chosen(
         self,

@@ -137,7 +137,7 @@ def _kept(
 
 
 def _repeats(connection: BaseDatabaseWrapper) -> bool:
-    """Whether this is a part of a claim that the session makes again and again."""
+    """Whether this is a statement that the session executes again and again."""
     known = is_of_worker.get()
     if known is None and connection.in_atomic_block:
         return False
@@ -344,9 +344,9 @@ class PostgreSQL(Inserts):
         statement: str,
         values: Any,
         *,
-        is_claim: bool = False,
+        is_repeated: bool = False,
     ) -> list[Any]:
-        if is_claim and _repeats(connection):
+        if is_repeated and _repeats(connection):
             kept = _kept(connection, statement, values)
             if kept is not None:
                 return kept

@@ -111,8 +111,8 @@ class InvalidIndex:
     name: str
 
 
-#: In a claim with rules: whether it is one of a worker, which claims again and again. None
-#: elsewhere, and in a caller's transaction, which is not repeated after an error.
+#: In a claim and in completions: whether they are of a worker, which repeats them all the time.
+#: None elsewhere, and in a caller's transaction, which is not repeated after an error.
 is_of_worker: Final[ContextVar[bool | None]] = ContextVar("ojs_claim_is_of_worker", default=None)
 
 
@@ -176,12 +176,12 @@ class Server(ABC):
         statement: str,
         values: Any,
         *,
-        is_claim: bool = False,
+        is_repeated: bool = False,
     ) -> list[Any]:
         """Execute a statement, and return its rows.
 
-        `is_claim`: it belongs to a claim, and a session that repeats claims may keep its plan (see
-        `is_of_worker`).
+        `is_repeated`: it belongs to a claim or to completions, and a session that repeats these may
+        keep its plan (see `is_of_worker`).
         """
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
