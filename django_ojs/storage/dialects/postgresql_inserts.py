@@ -34,22 +34,21 @@ from django_ojs.storage.dialects.job_row import (
     new_rows,
     rows_of,
 )
-from django_ojs.storage.dialects.sql_files import load
+from django_ojs.storage.dialects.sql_files import load, load_all
 
-_SQL: Final = {
-    "insert_jobs": load(
-        "postgresql",
-        "insert_jobs",
-        where_admitted="{where_admitted}",
-        on_conflict="{on_conflict}",
-    ),
-    "push": load("postgresql", "push", procedure="{procedure}", others="{others}"),
-}
+NOW: Final = "statement_timestamp()"
+SQL: Final = load_all(
+    "postgresql",
+    now=NOW,
+    count_differences=load("postgresql", "count_differences"),
+    deadline_when_started=load("postgresql", "deadline_when_started"),
+    dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
+)
 _WHERE_ADMITTED: Final = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN: Final = "ON CONFLICT (id) DO NOTHING"
 #: The statements by whether the ids were generated, and whether the queues have to have room.
 _INSERT_JOBS: Final = {
-    (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
+    (generated_ids, only_if_admitted): SQL["insert_jobs"].format(
         where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
         on_conflict="" if generated_ids else _SKIP_TAKEN,
     )
@@ -230,7 +229,7 @@ def _call(procedure: str, *given: str) -> str:
         "%s" if argument in given else default
         for argument, default in (_DEFAULTS | _MORE[procedure]).items()
     ]
-    return _SQL["push"].format(procedure=procedure, others=", ".join(others))
+    return SQL["push"].format(procedure=procedure, others=", ".join(others))
 
 
 @cache
