@@ -305,12 +305,10 @@ class Hooks:
     #: in the transaction of the operation. An error undoes the operation and is raised by it.
     around_admit_again: Around | None = None
 
-    #: Called when an operation finds no rows for jobs, which an extension may keep elsewhere until
-    #: it stores or sends them, as an outbox does. It gets their ids, and whether to look in all
-    #: databases instead of that of the jobs only. It is called in the caller's transaction or in
-    #: none. It returns the ids that the extension keeps: True if it will store or send the job,
-    #: False if the job was rejected, and an operator may still have it stored or sent. An error,
-    #: such as that of a database which cannot be reached, is raised by the operation.
+    #: Called with the ids of jobs that have no row, which an extension may keep in an outbox, and
+    #: whether to search other databases too; in the caller's transaction or in none. It returns the
+    #: ids that it keeps, each with whether the job will be stored or sent: False if it was
+    #: rejected, and may still be sent later. An error is raised by the operation.
     kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
 
     #: Called when a wrapper has rejected jobs, with the QueueFull, to whose details it may add, and

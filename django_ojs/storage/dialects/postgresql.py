@@ -17,15 +17,23 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendUnavailable
 from django_ojs.storage.dialects.base import RUNS_OF_WORKER
-from django_ojs.storage.dialects.postgresql_inserts import NOW, SQL, Inserts, lock_number
+from django_ojs.storage.dialects.postgresql_inserts import Inserts, lock_number
 from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import (
     QueryLimit,
     Session,
     is_of_worker,
 )
-from django_ojs.storage.dialects.sql_files import schema_files
+from django_ojs.storage.dialects.sql_files import load, load_all, schema_files
 
+_NOW = "statement_timestamp()"
+_SQL = load_all(
+    "postgresql",
+    now=_NOW,
+    count_differences=load("postgresql", "count_differences"),
+    deadline_when_started=load("postgresql", "deadline_when_started"),
+    dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
+)
 #: A server that disappears without ending its connections is noticed after eight seconds, leaving
 #: time for a heartbeat before the worker counts as dead. A host that does not respond is given up
 #: after four seconds. The system's own limits are a quarter of an hour, and two hours on an idle
@@ -135,8 +143,8 @@ def _times() -> Any:
 class PostgreSQL(Inserts):
     """PostgreSQL through psycopg 3."""
 
-    sql = SQL
-    now = NOW
+    sql = _SQL
+    now = _NOW
     name = "postgresql"
     schema = schema_files(name, "constraints", "counts", "count_triggers", "admission", "push")
     drop: ClassVar = {
@@ -284,7 +292,7 @@ class PostgreSQL(Inserts):
         return [each == "t" for each in found[1:-1].split(",")]
 
     def ago(self, seconds: float) -> str:
-        return f"{NOW} - {seconds:f} * interval '1 second'"
+        return f"{_NOW} - {seconds:f} * interval '1 second'"
 
     def ids(self, keys: Collection[UUID]) -> str:
         # A text, because the driver takes longer for a list of UUIDs.
@@ -354,13 +362,13 @@ class PostgreSQL(Inserts):
         return cast("datetime | None", value)
 
     def api_key(self, connection: BaseDatabaseWrapper, prefix: str) -> str | None:
-        return cast("str | None", _direct().text(connection, SQL["api_key"], [prefix]))
+        return cast("str | None", _direct().text(connection, _SQL["api_key"], [prefix]))
 
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
         calls = ", ".join([f"pg_notify('{channel}', %s)"] * len(payloads))
-        _direct().run(connection, SQL["notify"].format(calls=calls), list(payloads))
+        _direct().run(connection, _SQL["notify"].format(calls=calls), list(payloads))
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         with connection.cursor() as cursor:

@@ -34,27 +34,11 @@ from django_ojs.storage.dialects.job_row import (
     new_rows,
     rows_of,
 )
-from django_ojs.storage.dialects.sql_files import load, load_all
+from django_ojs.storage.dialects.sql_files import load
 
-NOW: Final = "statement_timestamp()"
-SQL: Final = load_all(
-    "postgresql",
-    now=NOW,
-    count_differences=load("postgresql", "count_differences"),
-    deadline_when_started=load("postgresql", "deadline_when_started"),
-    dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
-)
+_SQL: Final = {"push": load("postgresql", "push")}
 _WHERE_ADMITTED: Final = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN: Final = "ON CONFLICT (id) DO NOTHING"
-#: The statements by whether the ids were generated, and whether the queues have to have room.
-_INSERT_JOBS: Final = {
-    (generated_ids, only_if_admitted): SQL["insert_jobs"].format(
-        where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
-        on_conflict="" if generated_ids else _SKIP_TAKEN,
-    )
-    for generated_ids in (True, False)
-    for only_if_admitted in (True, False)
-}
 #: The other arguments of all procedures, in order, and their defaults as SQL. The call contains
 #: them, because PostgreSQL would parse the defaults of a procedure for each call, which takes
 #: longer.
@@ -112,9 +96,13 @@ class Inserts(Dialect):
         values: list[Any] = [text]
         if only_if_admitted:
             values += [*_admission_arguments(envelopes, text), alone]
-        with connection.cursor() as cursor:
-            cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], values)
-            found = cursor.fetchall()
+        found = self._rows(
+            connection,
+            "insert_jobs",
+            values,
+            where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
+            on_conflict="" if generated_ids else _SKIP_TAKEN,
+        )
         if not found and only_if_admitted:
             return None
         return new_rows(envelopes, [_found(*row) for row in found])
@@ -229,7 +217,7 @@ def _call(procedure: str, *given: str) -> str:
         "%s" if argument in given else default
         for argument, default in (_DEFAULTS | _MORE[procedure]).items()
     ]
-    return SQL["push"].format(procedure=procedure, others=", ".join(others))
+    return _SQL["push"].format(procedure=procedure, others=", ".join(others))
 
 
 @cache
