@@ -96,12 +96,10 @@ class Inserts(Dialect):
         values: list[Any] = [text]
         if only_if_admitted:
             values += [*_admission_arguments(envelopes, text), alone]
+        where = _WHERE_ADMITTED if only_if_admitted else ""
+        taken = "" if generated_ids else _SKIP_TAKEN
         found = self._rows(
-            connection,
-            "insert_jobs",
-            values,
-            where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
-            on_conflict="" if generated_ids else _SKIP_TAKEN,
+            connection, "insert_jobs", values, where_admitted=where, on_conflict=taken
         )
         if not found and only_if_admitted:
             return None
