@@ -44,7 +44,7 @@ def test_a_file_is_used(path: Path) -> None:
         sources += MARIADB.glob("*.py")
     # A part of others.
     part = rf"|{path.stem}=load\([^,]+, {name}\)"
-    used = rf"self\._(rows|run|claimed)\(\s*connection, {name}|(SQL|self\.sql)\[{name}\]{part}"
+    used = rf"self\._(rows|run|claimed)\(connection, {name}|(SQL|self\.sql)\[{name}\]{part}"
     # A kind of row, for `Server.read`, and how runs end, for `Dialect.end_runs`.
     used += rf"|statement: ClassVar = {name}|EndOfRun = Literal\[[^]]*{name}"
     assert any(re.search(used, source.read_text()) for source in sources)

@@ -96,11 +96,13 @@ class Inserts(Dialect):
         values: list[Any] = [text]
         if only_if_admitted:
             values += [*_admission_arguments(envelopes, text), alone]
-        where = _WHERE_ADMITTED if only_if_admitted else ""
-        taken = "" if generated_ids else _SKIP_TAKEN
-        found = self._rows(
-            connection, "insert_jobs", values, where_admitted=where, on_conflict=taken
+        statement = self.sql["insert_jobs"].format(
+            where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
+            on_conflict="" if generated_ids else _SKIP_TAKEN,
         )
+        with connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            found = cursor.fetchall()
         if not found and only_if_admitted:
             return None
         return new_rows(envelopes, [_found(*row) for row in found])
