@@ -269,6 +269,13 @@ class Server(ABC):
     def texts(self, values: Collection[str]) -> Any:
         """Return texts as one parameter of a statement."""
 
+    def records(self, table: str) -> str | None:
+        """Return the SQL of rows of a table, from one parameter that is a JSON array of objects.
+
+        None if a statement takes the rows one after the other.
+        """
+        return None
+
     @abstractmethod
     def uuid(self, value: Any) -> UUID:
         """Convert an id of a raw row."""
