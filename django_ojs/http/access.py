@@ -115,21 +115,13 @@ FULL_ACCESS = Access(name="anybody", scopes=frozenset(Scope))
 
 
 def access_of(request: Any) -> Access | None:
-    """Return what the caller of a DRF request may do, None for an unauthenticated one.
-
-    An authentication class may set an Access as `request.auth`. Any other one has authenticated a
-    user, whose Django permissions decide.
-    """
-    if isinstance(request.auth, Access):
-        return request.auth
-    user = request.user
-    if user is None or not user.is_authenticated:
-        return None
-    return Access(name=str(user), scopes=scopes_of(user), identity=f"user {user}")
+    """Return what the caller of a request may do, None for an unauthenticated one."""
+    found: Access | None = getattr(request, "ojs_access", None)
+    return found
 
 
 def required_access(request: Any) -> Access:
-    """Return what the caller of a DRF request may do. Raises Unauthenticated."""
+    """Return what the caller of a request may do. Raises Unauthenticated."""
     access = access_of(request)
     if access is None:
         raise unauthenticated()

@@ -6,10 +6,10 @@ authentication class of Django REST framework.
 
 from copy import copy
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
-from django.http import QueryDict
+from django.http import HttpRequest, QueryDict
 from django.utils.module_loading import import_string
 from rest_framework import authentication, exceptions
 from rest_framework.authentication import BaseAuthentication
@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
 from django_ojs.conf import settings
-from django_ojs.http.access import API_KEY, FULL_ACCESS, Access
+from django_ojs.http.access import API_KEY, FULL_ACCESS, Access, scopes_of
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import PermissionDenied
 
@@ -31,7 +31,7 @@ class ApiKeyAuthentication(BaseAuthentication):
     that is wrong, TokenExpired for one that is expired or revoked.
     """
 
-    def authenticate(self, request: Request) -> tuple[Any, Access] | None:
+    def authenticate(self, request: Request | HttpRequest) -> tuple[Any, Access] | None:
         """Return the access that the key gives, None without a key."""
         # WSGI decodes headers as Latin-1, which accepts any bytes; a key is ASCII.
         scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
@@ -77,16 +77,56 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
 class AllowAny(BaseAuthentication):
     """Gives every caller full access: the API is open. `manage.py check` warns of it."""
 
-    def authenticate(self, request: Request) -> tuple[Any, Access]:
+    def authenticate(self, request: object) -> tuple[Any, Access]:
         return _no_user(), FULL_ACCESS
 
 
-def authentication_classes() -> list[type[BaseAuthentication]]:
+#: The classes that need no more of a request than Django's own has.
+_WITHOUT_WRAPPER: Final = frozenset({ApiKeyAuthentication, AllowAny})
+
+
+def authenticate(request: Any) -> None:
+    """Find out who sends a request: the first class of HTTP_AUTHENTICATION that knows decides.
+
+    It sets `user` and `auth` of Django's request, as DRF does, and what `access_of` returns. Raises
+    what a class raises, and ImproperlyConfigured for a path that names no class. The request is
+    unauthenticated then, whatever user a middleware has found.
+    """
+    found = None
+    try:
+        found = _found(request)
+    finally:
+        request.user, request.auth = found or (_no_user(), None)
+        request.ojs_access = _access_of(request.user, request.auth)
+
+
+def _found(request: Any) -> tuple[Any, Any] | None:
+    wrapped = None
+    for each in authentication_classes():
+        # A wrapper takes longer than these classes themselves.
+        if wrapped is None and each not in _WITHOUT_WRAPPER:
+            wrapped = Request(request)
+        found: tuple[Any, Any] | None = each().authenticate(wrapped or request)
+        if found is not None:
+            return found
+    return None
+
+
+def authentication_classes() -> tuple[type[BaseAuthentication], ...]:
     """Return the classes of the setting HTTP_AUTHENTICATION.
 
     Raises ImproperlyConfigured for a path that does not name one.
     """
-    return list(_imported(settings().http_authentication))
+    return _imported(settings().http_authentication)
+
+
+def _access_of(user: Any, auth: object) -> Access | None:
+    """Return the Access that a class has set, or else what the user's Django permissions give."""
+    if isinstance(auth, Access):
+        return auth
+    if user is None or not user.is_authenticated:
+        return None
+    return Access(name=str(user), scopes=scopes_of(user), identity=f"user {user}")
 
 
 @lru_cache(maxsize=128)

@@ -207,10 +207,6 @@ def _log_denial(request: Any, error: OJSError) -> None:
 
 
 def _principal(request: Any) -> str:
-    # The error may come from the authentication, as that of a failed CSRF check. Authenticating
-    # again would fail too.
-    if getattr(request, "_authenticator", None) is None:
-        return _UNKNOWN
     access = access_of(request)
     return _UNKNOWN if access is None else access.name
 

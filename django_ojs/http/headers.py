@@ -5,7 +5,7 @@ The headers of a request are read from `META`, here and wherever a body is read,
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -25,12 +25,11 @@ _REQUEST_ID: Final = re.compile(r"[!-~]{1,200}").fullmatch
 
 def request_id(request: HttpRequest) -> str:
     """Return the client's id of the request, or a generated one; the same in each call."""
-    own: Any = getattr(request, "_request", request)  # the request that DRF has wrapped
-    known: str | None = getattr(own, "ojs_request_id", None)
+    known: str | None = getattr(request, "ojs_request_id", None)
     if known is None:
-        given = own.META.get("HTTP_X_REQUEST_ID", "")
+        given = request.META.get("HTTP_X_REQUEST_ID", "")
         known = given if _REQUEST_ID(given) else f"req_{ids.uuid7()}"
-        own.ojs_request_id = known
+        request.ojs_request_id = known  # type: ignore[attr-defined]  # kept for the next call
     return known
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from django.core.cache import caches
 from django.http.response import HttpResponseBase
 from django.utils import timezone
+from rest_framework.exceptions import Throttled
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from django_ojs.conf import settings
@@ -61,6 +62,11 @@ class CallerThrottle(SimpleRateThrottle):
             self.history = []
             return True
 
+    def count(self) -> None:
+        """Count a request. Raises Throttled if it is not within the rate."""
+        if not self.allow_request(None, None):
+            raise Throttled(self.wait())
+
     def read(self) -> None:
         """Read the requests so far, without counting another one."""
         try:
@@ -99,7 +105,7 @@ def of_address(request: Any) -> CallerThrottle:
 
 
 def _kept(request: Any, throttle: CallerThrottle) -> CallerThrottle:
-    getattr(request, "_request", request).ojs_throttle = throttle
+    request.ojs_throttle = throttle
     return throttle
 
 

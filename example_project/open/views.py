@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Q
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.http.views import workers
 from django_ojs.http.views.base import OJSView
@@ -28,7 +28,7 @@ class Heartbeat(workers.Beat):
         self.sent = super().body(required=required)
         return self.sent
 
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: HttpRequest) -> dict[str, Any]:
         """Record the beat; a requested directive replaces `running`."""
         response = super().post(request)
         named = self.sent.get("active_jobs")
@@ -46,7 +46,7 @@ class Reset(OJSView):
 
     needs = {"POST": Scope.ADMIN}
 
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: HttpRequest) -> dict[str, Any]:
         """Delete every job, queue, worker and all other data."""
         reset()
         return {"reset": True}

@@ -129,6 +129,7 @@ def test_three_ways_to_operate_are_on_one_page_with_what_changed() -> None:
     assert "Did you mean actor" in found(ann, "actr:ann")
 
 
+@pytest.mark.both
 def test_an_entry_and_its_change_are_stored_together_or_not_at_all() -> None:
     actor = Actor(kind="user", name="ann")  # type: ignore[arg-type]  # its value
     job = factories.push()
@@ -166,6 +167,7 @@ def test_an_action_on_many_jobs_has_one_entry_over_http_and_over_a_shell() -> No
     assert len(trail()) == 3
 
 
+@pytest.mark.both
 def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:
     keys = [factories.push(queue="email").pk for _ in range(3)]
     register("report")

@@ -117,6 +117,7 @@ def test_the_page_links_to_the_jobs_of_its_runs() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_the_page_draws_how_long_its_latest_runs_took() -> None:
     register("report", overlap_policy="allow")
     for _ in range(3):

@@ -154,6 +154,7 @@ class TestWorkers:
         (found,) = problems(root())
         assert "No worker does the maintenance." in plain(found)
 
+    @pytest.mark.both
     def test_workers_that_died_are_named_with_the_job_they_had_in_common(self) -> None:
         killer = push(queue="images", type="image.resize")
         for name in ("one", "two"):
@@ -224,6 +225,7 @@ class TestMany:
         assert '<span class="ojs-count">1</span>' in behind
         assert "1 new dead letter" in behind
 
+    @pytest.mark.both
     @together(
         ("numbers", "expected"),
         [
@@ -358,6 +360,7 @@ class TestEpisode:
         assert "Queue email is full: 10 of 10." in plain(found)
         assert Queue.objects.get(name="email").full_at == began
 
+    @pytest.mark.both
     def test_it_ends_a_minute_after_the_pressure_is_low_also_where_nothing_checks(self) -> None:
         queues.configure("email", {"backpressure": {"max_depth": 10}})
         push_many(10, queue="email")

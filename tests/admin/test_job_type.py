@@ -62,6 +62,7 @@ def periods(text: str) -> list[list[str]]:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_the_runs_of_an_hour_a_day_and_a_week_are_those_of_the_type_alone() -> None:
     ran(timedelta(minutes=5), completed=8, failed=3, lost=1)
     ran(timedelta(hours=5), completed=10)
@@ -101,6 +102,7 @@ def test_the_latest_errors_are_those_of_the_type_for_those_who_may_see_them() ->
         assert "a-secret" not in page(root("other"), "mail.send")
 
 
+@pytest.mark.both
 @pytest.mark.both
 def test_equal_errors_are_one_line_with_a_count_at_the_beginning() -> None:
     for message in ("order 17 failed", "order 4 failed", "the disk is full"):

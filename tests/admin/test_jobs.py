@@ -103,6 +103,7 @@ class TestList:
         reported = "in 5" if state in ("scheduled", "retryable") else ">1 min"
         assert reported in page
 
+    @pytest.mark.both
     def test_the_tabs_count_what_the_search_names_of_queues(self) -> None:
         client = root()
         push_many(3, queue="a")
@@ -112,6 +113,7 @@ class TestList:
         # Of other words the counts know nothing, and a wrong number is worse than none.
         assert "available <b>" not in text(client, q="type:test.*")
 
+    @pytest.mark.both
     def test_an_end_of_a_look_is_said_and_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             listing.list_jobs,
@@ -332,6 +334,7 @@ class TestJob:
         assert "4111111111111111" not in page
         assert "Ann" in page
 
+    @pytest.mark.both
     def test_each_action_is_one_operation_and_one_line_of_the_history(self) -> None:
         client = root()
         for state, name, after in (
@@ -368,6 +371,7 @@ class TestJob:
         assert "ojs-error" in response.content.decode()
         assert read(job.pk).state == "discarded"
 
+    @pytest.mark.both
     def test_the_loser_of_a_race_gets_a_message(self) -> None:
         job, client = in_state("discarded"), root()
         retry.retry(job.pk)

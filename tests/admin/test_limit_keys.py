@@ -55,6 +55,7 @@ def busy() -> None:
     push_limited("api", rate={"limit": 50, "period": "PT1H"})
 
 
+@pytest.mark.both
 @pytest.mark.usefixtures("busy")
 def test_the_list_says_what_is_at_its_limit_and_why() -> None:
     client = staff("view_limitkey", "view_payload_job")
@@ -92,6 +93,7 @@ def test_the_page_of_a_job_leads_to_its_key() -> None:
     assert page_of("customer:7") not in text(staff("view_job"), address)
 
 
+@pytest.mark.both
 @pytest.mark.usefixtures("busy")
 def test_an_override_is_set_changed_and_removed() -> None:
     client = root()

@@ -87,6 +87,7 @@ def test_a_queue_without_a_worker_is_named_with_the_command() -> None:
     assert "/admin/django_ojs/worker/" in html
 
 
+@pytest.mark.both
 def test_the_jobs_before_it_are_counted_and_about_how_long_they_take() -> None:
     listener()
     low = push(queue="email", priority=-1)
@@ -190,6 +191,7 @@ def test_a_limit_of_the_queue_is_named_with_the_jobs_that_run() -> None:
     assert "2 at once · 3 per 1" in unescape(page)
 
 
+@pytest.mark.both
 def test_a_limit_of_its_key_is_named_with_the_jobs_that_run() -> None:
     listener()
     policy = {"key": "acme", "concurrency": 3, "rate": {"limit": 4, "period": "PT1H"}}

@@ -151,6 +151,7 @@ def test_destinations_to_filter_by_are_those_of_the_settings(rejected: OutboxEnt
 
 
 @pytest.mark.both
+@pytest.mark.both
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_the_outbox_of_each_database_is_shown_and_requeued() -> None:
     away = {"far": {"url": "http://127.0.0.1:9", "types": ["*"]}}

@@ -111,6 +111,7 @@ def test_an_incident_draws_what_came_and_went_in_fifteen_minutes() -> None:
     ] * 2
 
 
+@pytest.mark.both
 def test_a_type_has_its_runs_failures_and_times_and_those_that_fail_come_first() -> None:
     ran("mail.send", completed=90, failed=10, lost=4)
     ran("mail.send", minutes_ago=30, completed=100, ms=1500)
@@ -145,6 +146,7 @@ def test_tables_come_before_charts() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.both
 def test_charts_mark_starts_of_workers_pauses_and_configurations() -> None:
     ran("mail.send", completed=1, ms=5)
     listener("web-1", "email")

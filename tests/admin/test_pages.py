@@ -125,6 +125,7 @@ def test_a_queue_has_its_ready_scheduled_and_retrying_jobs_and_its_threshold() -
         assert "● open" in text
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     ("period", "ago", "unit"),
     [

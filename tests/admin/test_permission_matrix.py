@@ -186,6 +186,14 @@ def test_an_action_needs_its_scope_and_the_sight_of_its_page(things: dict[str, s
             assert order(administrator, model, action, key) != 403
 
 
+@pytest.mark.sqlite
+def test_each_action_is_done_on_sqlite_too(things: dict[str, str]) -> None:
+    administrator = staff(*VIEW, "administer_job")
+    for model, action in actions():
+        with case(f"{name_of(model)} {action.name}"):
+            assert order(administrator, model, action, key_of(model, things)) in (200, 302)
+
+
 def test_an_action_without_a_token_is_rejected(things: dict[str, str]) -> None:
     client = staff(*VIEW, "operate_job", csrf=True)
     address = reverse("admin:django_ojs_queue_action", args=["pause"])

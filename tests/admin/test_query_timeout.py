@@ -44,6 +44,7 @@ def one() -> int:
         return int(cursor.fetchone()[0])
 
 
+@pytest.mark.both
 def test_a_query_that_times_out_returns_none_and_the_next_one_runs() -> None:
     began = time.monotonic()
     with timed_queries(0.2) as query:
@@ -91,6 +92,7 @@ def test_no_figure_that_is_unknown_is_shown_as_zero(
         assert nothing not in shown
 
 
+@pytest.mark.both
 def test_queues_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
     monkeypatch.setattr(queue_overview, "overview", endless)
@@ -142,6 +144,7 @@ def broken(*_: object, **__: object) -> object:
         return cursor.fetchone()
 
 
+@pytest.mark.both
 def test_a_query_that_the_database_rejects_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
     monkeypatch.setattr(type_runs, "lately", broken)
@@ -163,6 +166,7 @@ def test_a_search_for_a_character_that_no_text_has_is_no_error(page: str) -> Non
     assert "could not be read" not in response.content.decode()
 
 
+@pytest.mark.both
 @pytest.mark.postgresql
 def test_the_callers_transaction_keeps_its_own_timeout() -> None:
     with transaction.atomic(), database.connection().cursor() as cursor:

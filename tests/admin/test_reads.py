@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 OVERVIEW = "/admin/django_ojs/overview/"
 
 
+@pytest.mark.both
 def test_no_page_writes(things: dict[str, str]) -> None:  # noqa: F811  # the fixture
     make_queues()
     client = root()

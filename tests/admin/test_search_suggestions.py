@@ -35,6 +35,7 @@ def suggested(*permissions: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.both
 def test_the_values_are_those_that_there_are_and_none_of_a_payload() -> None:
     push(queue="mail", type="mail.send", args=["a-secret"], meta={"tenant": "acme"})
     rollups.add(rollups.ENQUEUED, {("mail", "mail.send"): 1})

@@ -115,6 +115,7 @@ def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
     for name, listens, slots, busy in (
         ("idle", ("email", "images"), 8, 0),
@@ -177,6 +178,7 @@ def test_a_worker_shows_its_pool() -> None:
     assert " Pool critical " in text(client, "worker/w/change/")
 
 
+@pytest.mark.both
 @pytest.mark.both
 def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_end() -> None:
     factories.WorkerFactory(id="web-1")

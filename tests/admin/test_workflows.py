@@ -55,6 +55,7 @@ def test_the_empty_list_says_how_to_make_one() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_the_list_shows_progress_and_filters(ojs: TestContext) -> None:
     order()
     ojs.drain(max_jobs=2)

@@ -8,7 +8,6 @@ from typing import Any
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
-from rest_framework.request import Request
 
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
@@ -22,11 +21,11 @@ class Nothing(OJSView):
 
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Respond with about what INFO responds with."""
         return {"job": _job([1])}
 
-    def post(self, request: Request, key: str) -> HttpResponse:
+    def post(self, request: HttpRequest, key: str) -> HttpResponse:
         """Respond with about what PUSH responds with."""
         data = self.body()
         self.access.check_queue("default")

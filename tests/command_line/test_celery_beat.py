@@ -113,6 +113,7 @@ def test_nothing_is_written_without_write(tables: None) -> None:
     assert not CronJob.objects.exists()
 
 
+@pytest.mark.both
 def test_a_periodic_task_becomes_a_cron_job(tables: None) -> None:
     crontab(
         "Daily Report (EU)",

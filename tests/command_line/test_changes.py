@@ -51,6 +51,7 @@ def test_one_job_is_retried_without_a_question() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_a_search_is_a_bulk_operation_with_the_name_of_the_operator() -> None:
     discarded(3)
     discarded(1, "other")

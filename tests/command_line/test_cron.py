@@ -58,6 +58,7 @@ def test_a_schedule_that_cannot_be_evaluated_any_more_is_listed() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_sync_stores_what_the_code_declares() -> None:
     assert run("cron", "sync").out == "The code has none.\n"
     ojs.cron("@daily", name="sums", args=[1, 2])(add)
@@ -79,6 +80,7 @@ def test_sync_stores_what_the_code_declares() -> None:
     assert run("cron", "sync", "sums").code == 2
 
 
+@pytest.mark.both
 @pytest.mark.both
 def test_run_enqueues_a_job_now() -> None:
     register("a")

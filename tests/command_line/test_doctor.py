@@ -88,6 +88,7 @@ def is_well(only: str) -> bool:
     return run.code == 0 and run.json["ok"]
 
 
+@pytest.mark.both
 def test_a_site_in_order_has_no_finding() -> None:
     WorkerFactory()
     queues.configure_default({"backpressure": {"max_depth": 100_000}})
@@ -135,6 +136,7 @@ def test_a_check_that_does_not_exist_ends_with_2() -> None:
     assert "must be some of migrations, settings, triggers" in ojs("doctor", "--only", "x").err
 
 
+@pytest.mark.both
 def test_a_missing_migration_is_the_only_finding() -> None:
     MigrationRecorder(connection).record_unapplied("django_ojs", "0001_initial")
     run = ojs("doctor", "--json")
@@ -168,6 +170,7 @@ def break_trigger(name: str) -> str:
     return "missing"
 
 
+@pytest.mark.both
 def test_a_trigger_that_does_not_fire_is_found_and_repaired() -> None:
     assert is_well("triggers")
     state = break_trigger("ojs_job_count_insert")
@@ -184,6 +187,7 @@ def test_a_trigger_that_does_not_fire_is_found_and_repaired() -> None:
     assert is_well("counters")
 
 
+@pytest.mark.both
 @pytest.mark.postgresql
 def test_a_missing_trigger_is_created_again() -> None:
     execute("DROP TRIGGER ojs_count_leave_out ON ojs_count_change")
@@ -205,6 +209,7 @@ def test_a_missing_procedure_is_created_again() -> None:
     push(queue="mail")
 
 
+@pytest.mark.both
 def test_wrong_counters_are_found_and_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     push(queue="mail")
     counts.fold()
@@ -222,6 +227,7 @@ def test_wrong_counters_are_found_and_repaired(monkeypatch: pytest.MonkeyPatch) 
     assert counts.by_queue(["mail"]) == {"mail": {"available": 1}}
 
 
+@pytest.mark.both
 def test_a_missing_index_is_created_by_the_statement_of_its_finding() -> None:
     execute("DROP INDEX ojs_job_due" + (" ON ojs_job" if IS_MARIADB else ""))
     found = finding("indexes")
@@ -242,6 +248,7 @@ def test_an_invalid_index_is_built_by_the_statement_of_its_finding() -> None:
     assert is_well("indexes")
 
 
+@pytest.mark.both
 @pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("table", "name"),
@@ -252,6 +259,7 @@ def test_a_missing_constraint_is_found(table: str, name: str) -> None:
     assert finding("indexes")["text"] == f"The constraint {name} of {table} is missing."
 
 
+@pytest.mark.both
 @pytest.mark.postgresql
 def test_the_constraints_of_the_model_are_as_good_as_the_one_in_their_place() -> None:
     execute("ALTER TABLE ojs_job DROP CONSTRAINT ojs_job_is_valid")
@@ -425,6 +433,7 @@ def test_a_queue_without_a_bound_is_found_until_it_has_one() -> None:
     assert is_well("bounds")
 
 
+@pytest.mark.both
 def test_a_queue_that_no_worker_fetches_from_is_found() -> None:
     push_many(2, queue="mail")
     WorkerFactory(queues=("reports",))
@@ -462,6 +471,7 @@ def test_full_paused_and_stopped_queues_are_found() -> None:
     assert found[0]["text"] == "Maintenance mode is on: the new disk"
 
 
+@pytest.mark.both
 def test_stale_workers_and_new_dead_letters_are_found() -> None:
     WorkerFactory(id="there", queues=("mail",))
     in_state("discarded", queue="mail")
@@ -490,6 +500,7 @@ def test_a_type_without_a_handler_is_found_until_its_jobs_are_gone() -> None:
     assert is_well("types")
 
 
+@pytest.mark.both
 def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     job = in_state("completed", queue="mail")
     assert is_well("retention")
@@ -542,6 +553,7 @@ def test_cron_jobs_that_nothing_fires_are_found() -> None:
     assert is_well("overview")
 
 
+@pytest.mark.both
 def test_a_worker_that_died_lately_is_found() -> None:
     held = active(queue="mail")
     WorkerFactory()
@@ -603,6 +615,7 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     schema.create(connection)
 
 
+@pytest.mark.both
 @together("bits", [1 << 1, 1 << 16, 1 << 62, -1 << 63, (1 << 63) - 1, -1], undo=True)
 def test_a_rule_that_no_installed_extension_applies_is_found_and_removed(bits: int) -> None:
     job = push(queue="mail")
@@ -639,6 +652,7 @@ def test_a_claim_during_the_repair_does_not_bring_the_rule_back() -> None:
     assert [each.id for each in claimed] == [job.pk]
 
 
+@pytest.mark.both
 def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair() -> None:
     limits = KeyLimitsExtension()
     closed = {"key": "acme", "concurrency": 0}

@@ -48,6 +48,7 @@ def test_stats_without_jobs_says_so() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_stats_shows_each_queue_and_the_sums() -> None:
     waiting = push_many(3, queue="mail")
     age([job.pk for job in waiting], HOUR)
@@ -155,6 +156,7 @@ def test_workers_shows_what_each_does() -> None:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_workers_that_died_are_shown_below_those_that_live() -> None:
     WorkerFactory(id="busy")
     WorkerFactory(id="victim")
@@ -217,6 +219,7 @@ def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]
         assert all(word in shown for word in words), shown
 
 
+@pytest.mark.both
 @pytest.mark.both
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("arguments", [["stats"], ["doctor"], ["jobs"]])

@@ -38,6 +38,7 @@ def failed(**values: object) -> str:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_dead_letters_are_shown_by_cause_and_a_group_is_retried() -> None:
     assert ojs("dead-letters").out == "There are no dead letters.\n"
     for number, kind in ((3, "smtp Rejected"), (2, "Boom"), (1, "O'Neill")):
@@ -68,6 +69,7 @@ def test_dead_letters_are_shown_by_cause_and_a_group_is_retried() -> None:
     assert not Job.objects.filter(dead_letter=True).exists()
 
 
+@pytest.mark.both
 @pytest.mark.both
 def test_jobs_finds_what_the_search_of_the_admin_finds() -> None:
     job = failed(queue="mail", type="mail.send", args=[SECRET])
@@ -239,6 +241,7 @@ class TestTheBeginningOfAnId:
         for key in self.KEYS:
             push(id=UUID(key), queue="mail", type="mail.send", scheduled_at=HOUR)
 
+    @pytest.mark.both
     @pytest.mark.both
     @pytest.mark.parametrize(
         "beginning",

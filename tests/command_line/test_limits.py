@@ -27,6 +27,7 @@ def claim() -> list[str]:
     return sorted(job.options["rate_limit"]["key"] for job in found)
 
 
+@pytest.mark.both
 def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> None:
     assert "No limit key is at its limit" in run("limits", "list").out
     assert run("limits", "list", "--all").out == "There are no limit keys.\n"

@@ -24,6 +24,7 @@ def dead() -> str:
     return str(job.pk)
 
 
+@pytest.mark.both
 @together(
     "line",
     [

@@ -30,6 +30,7 @@ def read_until(stream: int, text: bytes) -> bytes:
 
 
 @pytest.mark.process
+@pytest.mark.once  # What a terminal is told does not depend on the database.
 @pytest.mark.smoke
 def test_a_live_view_ends_with_ctrl_c_and_restores_the_terminal(
     process_environment: dict[str, str],

@@ -141,6 +141,7 @@ def test_an_export_holds_a_part_of_the_jobs_in_memory(monkeypatch: pytest.Monkey
     assert peak < 1_500_000
 
 
+@pytest.mark.both
 def test_what_is_exported_can_be_imported(load: Any) -> None:
     available = push(queue="mail", args=[1, "zwei"], meta={"a": 1}, priority=7, tags=["vip"])
     scheduled = in_state("scheduled", queue="mail")
@@ -162,6 +163,7 @@ def test_what_is_exported_can_be_imported(load: Any) -> None:
     assert abs(again.due_at - retryable.due_at) < timedelta(milliseconds=2)
 
 
+@pytest.mark.both
 def test_an_import_can_be_repeated(load: Any) -> None:
     first, second = envelope(), envelope()
     assert load([first]).out == (
@@ -226,6 +228,7 @@ def test_jobs_that_would_run_again_are_rejected_unless_that_is_meant(load: Any) 
     assert (again.code, again.json["existing"], again.json["rejected"]) == (0, 3, 0)
 
 
+@pytest.mark.both
 def test_a_job_in_a_dead_letter_queue_returns_to_the_queue_where_it_ran(load: Any) -> None:
     queues.configure("mail", {"dead_letter_queue": "mail-dead"})
     failed = in_state("discarded", queue="mail", retry=hourly(1))
@@ -281,6 +284,7 @@ def audited() -> tuple[str, Any]:
     return entry.action, entry.detail
 
 
+@pytest.mark.both
 def test_an_import_that_is_interrupted_is_in_the_audit_trail(
     monkeypatch: pytest.MonkeyPatch, load: Any
 ) -> None:
@@ -334,6 +338,7 @@ def test_a_full_queue_rejects_its_jobs_and_no_others(load: Any) -> None:
     queues.configure("mail", {"backpressure": {"max_depth": 5}})
 
 
+@pytest.mark.both
 def test_unique_policies_hold_for_an_import(load: Any) -> None:
     ignore = {"keys": ["type"], "on_conflict": "ignore"}
     reject = {"keys": ["type"], "on_conflict": "reject"}
@@ -402,6 +407,7 @@ def test_a_stderr_that_cannot_be_written_is_no_fault_of_the_file(
     assert (run.code, run.err) == (1, "")
 
 
+@pytest.mark.both
 def test_purge_deletes_the_jobs_of_a_queue_in_these_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -22,6 +22,7 @@ def claim(queue: str) -> str:
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_an_operator_finds_a_workflow_that_does_not_go_on_and_cancels_it() -> None:
     assert run("workflows", "list").out == "No workflows.\n"
     order = ojs.graph(

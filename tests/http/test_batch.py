@@ -26,6 +26,7 @@ def test_jobs_come_back_in_the_order_of_the_request() -> None:
     assert [job["id"] for job in api.fetch(count=50)] == [job["id"] for job in response["jobs"]]
 
 
+@pytest.mark.both
 def test_a_thousand_jobs_and_more_are_one_request() -> None:
     response = api.post("jobs/batch", {"jobs": [JOB | {"args": [n]} for n in range(1_200)]}).ok(201)
     assert response["count"] == len(response["jobs"]) == stored() == 1_200

@@ -45,6 +45,7 @@ def pressure(response: ApiResponse) -> tuple[str | None, ...]:
     return tuple(response.headers.get(f"X-OJS-Queue-{name}") for name in names)
 
 
+@pytest.mark.both
 @pytest.mark.requirement("BP-002")
 @pytest.mark.requirement("BP-003")
 @pytest.mark.requirement("BP-005")
@@ -132,6 +133,7 @@ def test_drop_oldest_takes_the_job_in() -> None:
     assert state_of(first) == "discarded"
 
 
+@pytest.mark.both
 @pytest.mark.requirement("BP-R002")
 def test_a_request_that_blocks_gets_its_response_when_there_is_room() -> None:
     bound(1, strategy="block")

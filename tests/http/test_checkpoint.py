@@ -43,6 +43,7 @@ def test_a_client_may_put_the_checkpoint() -> None:
     assert read(job).ok()["checkpoint"]["state"] == STATE
 
 
+@pytest.mark.both
 @pytest.mark.requirement("DUR-004")
 def test_the_worker_that_fetches_the_job_again_gets_the_checkpoint() -> None:
     job = api.active()

@@ -11,7 +11,6 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, reverse
 
 from django_ojs.http import urls
-from django_ojs.http.views.base import HasScope
 from django_ojs.spec.scopes import Scope
 from tests.cases import together
 
@@ -64,7 +63,7 @@ def test_a_stranger_gets_401_from_every_method(path: str, route: URLPattern) -> 
 @each_route
 def test_every_method_that_is_served_needs_a_scope(path: str, route: URLPattern) -> None:
     view: Any = route.callback.view_class  # type: ignore[attr-defined]  # as above
-    assert HasScope in view.permission_classes
+    assert not view.is_public
     served = {m.upper() for m in view.http_method_names if hasattr(view, m)}
     assert set(needs(route)) == served - {"HEAD", "OPTIONS"}
     assert all(isinstance(scope, Scope) for scope in needs(route).values())

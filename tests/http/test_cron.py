@@ -178,6 +178,7 @@ def test_an_unknown_name_is_404(api: Api, method: str, name: str) -> None:
     assert error["details"]["resource_type"] == "cron_job"
 
 
+@pytest.mark.both
 @pytest.mark.requirement("CRON-S06")
 def test_they_are_listed_by_name_in_pages_and_by_enabled(api: Api) -> None:
     for name in ("c", "a", "b"):

@@ -52,6 +52,7 @@ class TestList:
         assert found["error"]["message"] == "it broke"
         assert found["discarded_at"]
 
+    @pytest.mark.both
     def test_they_are_found_by_type_error_and_time(self) -> None:
         one = dead("Timeout", type="email.send")
         two = dead("Rejected", type="email.drop")
@@ -96,6 +97,7 @@ def test_one_dead_letter_has_the_history_of_its_errors() -> None:
     assert (job["state"], len(job["errors"])) == ("discarded", 1)
 
 
+@pytest.mark.both
 def test_the_figures_are_by_queue_and_error() -> None:
     assert api.get("dead-letter/stats").ok() == {
         "total": 0,

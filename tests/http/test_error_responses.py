@@ -334,12 +334,15 @@ def test_atomic_requests_does_not_wrap_an_operation(monkeypatch: pytest.MonkeyPa
     assert api.info(key)["state"] == "discarded"
 
 
-def test_a_projects_own_settings_of_drf_change_nothing() -> None:
-    view = base.OJSView
-    assert view.versioning_class is None
-    assert not view.throttle_classes
-    assert not view.parser_classes
-    assert not view.renderer_classes
-    assert "perform_content_negotiation" in vars(view)
-    assert view.permission_classes
-    assert "get_authenticators" in vars(view)
+def test_a_projects_own_settings_of_drf_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused:
+        def __init__(self) -> None:
+            raise AssertionError("the project's API has its own rules")
+
+    for name in ("permission", "throttle", "authentication", "parser", "renderer"):
+        # What `REST_FRAMEWORK` sets ends in these attributes.
+        monkeypatch.setattr(base.OJSView, f"{name}_classes", [Refused])
+    for name in ("versioning_class", "content_negotiation_class", "metadata_class"):
+        monkeypatch.setattr(base.OJSView, name, Refused)
+    assert api.post("jobs", JOB).status == 201
+    api.get("jobs/none").error(404, "not_found")

@@ -119,6 +119,7 @@ def test_a_stream_has_what_happens_after_its_begin_in_the_form_of_polling() -> N
     assert int(first.id) < int(second.id)
 
 
+@pytest.mark.both
 @pytest.mark.requirement("RT-005", "EV-S07")
 def test_a_client_that_connects_again_misses_nothing_and_sees_nothing_twice() -> None:
     with stream() as found:
@@ -131,6 +132,7 @@ def test_a_client_that_connects_again_misses_nothing_and_sees_nothing_twice() ->
         assert subjects(found, 1) == ["d"]
 
 
+@pytest.mark.both
 @pytest.mark.postgresql
 def test_what_commits_late_is_not_lost() -> None:
     begun, end = threading.Event(), threading.Event()
@@ -300,6 +302,7 @@ def test_a_limited_key_gets_the_events_of_its_queues(settings: Any) -> None:
 SSE = {"Accept": "text/event-stream"}
 
 
+@pytest.mark.both
 @pytest.mark.requirement("RT-006")
 def test_events_that_are_gone_are_a_gap() -> None:
     happen("a", "b", "c", "d")
@@ -318,6 +321,7 @@ def test_events_that_are_gone_are_a_gap() -> None:
         assert subjects(found, 1) == ["d"]
 
 
+@pytest.mark.both
 def test_a_client_that_had_what_the_database_has_lost_is_told_and_misses_nothing_new() -> None:
     happen("a", "b")
     cursor = api.get("events").ok()["cursor"]
@@ -583,6 +587,7 @@ def test_behind_a_real_server(
         eventually(may_stream_again, "clients that have gone leave room for others")
 
 
+@pytest.mark.both
 @pytest.mark.requirement("PRG-R003")
 def test_the_progress_of_a_job_is_streamed_to_its_end(settings: Any) -> None:
     # It needs no event that is recorded.

@@ -66,6 +66,7 @@ def test_pausing_over_http_says_who_did_it() -> None:
     assert paused["data"]["paused_by"] == resumed["data"]["resumed_by"] == "anybody"
 
 
+@pytest.mark.both
 @pytest.mark.requirement("EV-S06")
 def test_the_cursor_of_each_page_leads_to_the_next() -> None:
     for name in "abc":
@@ -77,6 +78,7 @@ def test_the_cursor_of_each_page_leads_to_the_next() -> None:
     assert subjects(read(f"?after={first['events'][0]['id']}")) == ["b", "c"]
 
 
+@pytest.mark.both
 @pytest.mark.requirement("EV-S05")
 @override_settings(OJS={**settings.OJS, "KEEP_EVENTS": ["*"]})
 def test_filters_take_commas_repetition_and_patterns() -> None:

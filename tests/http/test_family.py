@@ -118,6 +118,7 @@ def test_what_is_in_another_queue_is_left_out() -> None:
     assert "root_id" not in limited.post("jobs", job).ok(201)["job"]
 
 
+@pytest.mark.both
 def test_a_family_is_read_by_its_generations_up_to_a_limit() -> None:
     root = push()
     children = [push(parent_id=root.pk) for _ in range(3)]

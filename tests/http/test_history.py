@@ -64,6 +64,7 @@ def test_a_job_that_failed_and_then_succeeded_has_all_its_attempts() -> None:
     assert {event["job_id"] for event in body["events"]} == {str(job.id)}
 
 
+@pytest.mark.both
 @pytest.mark.requirement("EH-12")
 def test_pages_continue_where_the_one_before_ended_also_when_events_were_added() -> None:
     job = active(retry=hourly(3))

@@ -286,6 +286,7 @@ class TestInfo:
         assert TIMESTAMP(job["started_at"])
         assert TIMESTAMP(job["completed_at"])
 
+    @pytest.mark.both
     def test_a_failed_job_shows_its_error_its_history_and_its_next_attempt(self) -> None:
         job = api.info(str(in_state("retryable").pk))
         assert job["error"]["type"] == "Boom"

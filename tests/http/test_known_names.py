@@ -37,6 +37,7 @@ def rejected(response: Any, field: str = "queue") -> None:
     assert "HTTP_MAX_NAMES" in error["hint"]
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("field", ["queue", "type"])
 def test_a_producer_makes_up_so_many_queues_and_types_and_no_more(field: str) -> None:
     api = producer()
@@ -126,6 +127,7 @@ def test_a_name_that_a_process_knows_costs_no_query() -> None:
     assert len([each for each in captured if "ojs_known_name" in each["sql"]]) == 2
 
 
+@pytest.mark.both
 def test_names_count_as_long_as_figures_are_kept(settings: Any) -> None:
     settings.OJS = settings.OJS | {"KEEP_ROLLUPS": HOUR}
     api = producer()

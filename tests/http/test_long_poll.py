@@ -118,6 +118,7 @@ def test_a_look_that_fails_gives_its_place_back() -> None:
     assert long_poll.waiting.count == 0
 
 
+@pytest.mark.both
 @pytest.mark.django_db(transaction=True)
 def test_a_fetch_that_waits_gets_the_job_that_comes_meanwhile() -> None:
     def wait() -> Any:

@@ -160,6 +160,7 @@ def test_the_overview_is_shown_although_each_query_times_out(
     assert "took too long" in shown.content.decode()
 
 
+@pytest.mark.both
 @pytest.mark.django_db
 def test_pages_by_name_and_by_load() -> None:
     for name, depth in (("b", 1), ("c.d", 3), ("a-b", 2), ("a1", 1)):
@@ -200,6 +201,7 @@ def test_a_deleted_queue_is_known_while_a_job_of_it_runs() -> None:
     assert known_queues.by_name().names == []
 
 
+@pytest.mark.both
 @pytest.mark.django_db
 def test_the_smallest_pairs_are_one_and_no_configured_queue_is_among_them() -> None:
     queues.configure("mail", {"backpressure": {"max_depth": 10}})

@@ -59,6 +59,7 @@ def value(samples: Samples, name: str, **labels: str) -> float | None:
     return samples.get((name, tuple(sorted(labels.items()))))
 
 
+@pytest.mark.both
 @pytest.mark.requirement("EV-14")
 def test_what_happened_is_counted_by_queue_and_type() -> None:
     ack(in_state("active", queue="email", type="email.read").pk)
@@ -92,6 +93,7 @@ def test_jobs_are_counted_by_queue_and_state() -> None:
     assert value(found, "ojs_workers_active") == 1
 
 
+@pytest.mark.both
 @pytest.mark.requirement("BP-R005")
 def test_the_pressure_of_bounded_queues_and_what_they_rejected_and_dropped() -> None:
     queues.configure("full", {"backpressure": {"max_depth": 4}})
@@ -116,6 +118,7 @@ def test_the_pressure_of_bounded_queues_and_what_they_rejected_and_dropped() -> 
     assert value(scrape(), "ojs_backpressure_pressure", queue="full") is None
 
 
+@pytest.mark.both
 @pytest.mark.requirement("EV-15")
 def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows() -> None:
     labels = {"queue": "email", "type": "email.send"}
@@ -177,6 +180,7 @@ def test_where_no_job_reports_its_progress_nobody_reads_the_jobs(
     assert not [query for query in asked.captured_queries if "FROM ojs_job " in query["sql"]]
 
 
+@pytest.mark.both
 @pytest.mark.requirement("PRG-R007")
 @pytest.mark.requirement("PRG-R008")
 def test_reports_of_progress_and_the_jobs_that_stopped_to_report_are_counted() -> None:
@@ -216,6 +220,7 @@ def test_without_the_package_it_says_what_is_missing(monkeypatch: Any) -> None:
     assert "metrics" in error["hint"]
 
 
+@pytest.mark.both
 @pytest.mark.requirement("RL-R006")
 def test_keys_at_their_limit_are_counted_by_the_limit_and_not_by_key() -> None:
     for n in range(30):

@@ -164,6 +164,7 @@ def test_a_project_without_pools_has_no_figures_of_them() -> None:
     assert api.get("admin/scheduling/stats").ok() == {"queues": [], "pools": [], "window": "PT1M"}
 
 
+@pytest.mark.both
 @pytest.mark.requirement("FS-R004")
 @with_pools
 def test_the_statistics_show_the_runs_of_each_queue_beside_its_weight() -> None:

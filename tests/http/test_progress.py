@@ -20,6 +20,7 @@ def report(job: Any, **body: Any) -> Any:
     return api.put(f"jobs/{job['id']}/progress", body)
 
 
+@pytest.mark.both
 @pytest.mark.requirement("PRG-001", "PRG-004", "PRG-R001")
 def test_what_a_worker_reports_is_returned_and_read_again() -> None:
     job = api.active()
@@ -57,6 +58,7 @@ def test_nothing_was_reported_is_null_and_not_404() -> None:
     assert "Last-Modified" not in response.headers
 
 
+@pytest.mark.both
 @pytest.mark.requirement("PRG-002", "PRG-003")
 def test_a_share_is_clamped_and_never_goes_back() -> None:
     job = api.active()

@@ -86,6 +86,7 @@ class TestCreate:
 
 
 class TestDetail:
+    @pytest.mark.both
     def test_a_queue_shows_its_configuration_and_figures(self) -> None:
         in_state("scheduled", queue="a")
         api.put("queues/a/config", {"max_envelope_bytes": 4}).ok()
@@ -184,6 +185,7 @@ class TestPauseAndResume:
 
 
 class TestStats:
+    @pytest.mark.both
     def test_they_say_how_many_jobs_there_are_and_what_happened(self) -> None:
         for state in ("completed", "available", "scheduled"):
             in_state(state, queue="a")
@@ -211,6 +213,7 @@ class TestDelete:
         api.delete("queues/a").error(409, "conflict", queue="a", jobs=1)
         api.delete("queues/a", {"strategy": "reject"}).error(409, "conflict")
 
+    @pytest.mark.both
     def test_its_jobs_move_or_are_discarded(self) -> None:
         push(queue="a")
         body = api.delete("queues/a", {"strategy": "move", "target_queue": "b"}).ok(202)

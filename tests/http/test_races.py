@@ -71,6 +71,7 @@ def test_one_of_two_acks_is_accepted_and_its_result_is_kept() -> None:
         assert api.info(key)["result"] == winner
 
 
+@pytest.mark.both
 def test_ack_fail_and_cancel_have_one_winner_and_the_others_conflict() -> None:
     for _ in range(ROUNDS):
         key = str(in_state("active").pk)
@@ -113,6 +114,7 @@ def test_of_many_pushes_with_one_id_one_is_stored() -> None:
         assert api.info(key)["args"] == [winner]
 
 
+@pytest.mark.both
 def test_of_two_batches_that_share_an_id_one_is_stored_whole() -> None:
     for _ in range(ROUNDS):
         before = stored()

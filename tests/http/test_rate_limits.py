@@ -74,6 +74,7 @@ def test_the_state_of_a_key() -> None:
     assert (found["paused"], found["paused_until"] > resets_at) == (True, False)
 
 
+@pytest.mark.both
 @pytest.mark.requirement("RL-R004")
 def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     api = Api()

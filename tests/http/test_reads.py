@@ -54,6 +54,7 @@ def make_things(key: str) -> None:
     jobs().filter(pk=id).update(marks=MARK)
 
 
+@pytest.mark.both
 def test_no_get_writes(other: str) -> None:  # noqa: F811  # the fixture
     make_queues()
     make_things(other)

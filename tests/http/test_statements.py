@@ -36,6 +36,7 @@ def api(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Api:
     return api
 
 
+@pytest.mark.both
 @pytest.mark.statements
 def test_a_fetch_takes_one_for_the_key_one_for_the_worker_and_the_claim(api: Api) -> None:
     before = Worker.primary.values().get()
@@ -46,6 +47,7 @@ def test_a_fetch_takes_one_for_the_key_one_for_the_worker_and_the_claim(api: Api
     assert Worker.primary.values().get() == before
 
 
+@pytest.mark.both
 def test_an_ack_takes_one_for_the_key_and_one_for_the_job(api: Api) -> None:
     (job,) = api.post("workers/fetch", FETCH).ok()["jobs"]
     body = {"job_id": job["id"], "worker_id": "w", "run": job["run"], "result": {"a": [1, None]}}

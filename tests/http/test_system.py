@@ -108,6 +108,7 @@ class TestHealth:
         assert body["backend"].keys() == {"type", "status", "latency_ms"}
         assert body["backend"]["status"] == "connected"
 
+    @pytest.mark.both
     def test_a_server_whose_tables_are_not_migrated_is_not_ready(
         self, monkeypatch: pytest.MonkeyPatch, transactional_db: None
     ) -> None:

@@ -37,6 +37,7 @@ def test_a_rejected_duplicate_is_a_conflict_that_names_the_job_that_is_there() -
     assert "42" not in error["message"]
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("word", ["ignore", "use_existing"])
 def test_an_ignored_duplicate_is_a_success_with_the_job_that_is_there(word: str) -> None:
     job = api.push(**wanted(word))

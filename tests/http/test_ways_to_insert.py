@@ -91,6 +91,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.both
 @pytest.mark.postgresql
 def test_common_requests_take_the_statements_that_this_compares(
     monkeypatch: pytest.MonkeyPatch,

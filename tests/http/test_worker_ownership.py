@@ -128,6 +128,7 @@ def test_a_key_of_the_same_name_is_another_principal() -> None:
     rejected(of_queue("mine"))
 
 
+@pytest.mark.both
 def test_a_key_for_all_queues_takes_a_worker_over() -> None:
     limited, unlimited = of_queue("mine"), of_queue()
     beat(limited).ok()

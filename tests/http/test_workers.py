@@ -41,6 +41,7 @@ class TestFetch:
     def test_an_empty_queue_returns_an_empty_array(self) -> None:
         assert api.post("workers/fetch", {"queues": ["default"]}).ok() == {"jobs": []}
 
+    @pytest.mark.both
     def test_a_claimed_job_is_active_and_counted(self) -> None:
         key = api.push(args=[{"a": 1}], meta={"m": 1})["id"]
         (job,) = api.fetch()
@@ -110,6 +111,7 @@ class TestFetch:
         assert "run" not in api.info(key)
         assert [job["run"] for job in api.fetch()] == [1]
 
+    @pytest.mark.both
     def test_queues_go_strictly_from_left_to_right(self) -> None:
         low = api.push(queue="b", priority=100)["id"]
         high = [api.push(queue="a")["id"] for _ in range(2)]
@@ -546,6 +548,7 @@ class TestBeat:
         assert api.post("workers/beat", {"worker_id": "w"}).ok()["state"] == "running"
 
 
+@pytest.mark.both
 def test_a_visibility_timeout_that_ends_makes_the_job_available_with_its_history() -> None:
     key = api.active(worker_id="w", visibility_timeout_ms=1_000)["id"]
     age(UUID(key), HOUR)

@@ -72,6 +72,7 @@ def test_a_chain_is_as_far_as_its_completed_steps_and_the_share_of_the_one_that_
     api.get(f"workflows/{NOBODY}/progress").error(404, "not_found")
 
 
+@pytest.mark.both
 def test_a_group_is_the_mean_and_a_failed_job_keeps_its_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

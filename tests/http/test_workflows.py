@@ -124,6 +124,7 @@ def test_a_chain_that_fails_says_which_step_did(api: Api) -> None:
     assert api.post("workers/fetch", {"queues": ["default"]}).ok()["jobs"] == []
 
 
+@pytest.mark.both
 def test_the_graph_of_five_clients_is_worked_in_its_order(api: Api) -> None:
     response = api.post("workflows", GRAPH).ok(201)
     shown = response["workflow"]
@@ -359,6 +360,7 @@ def test_a_workflow_is_cancelled_with_its_jobs_and_only_once(api: Api) -> None:
     assert error["details"]["current_state"] == "cancelled"
 
 
+@pytest.mark.both
 def test_workflows_are_listed_the_latest_first_and_by_state(api: Api) -> None:
     keys = [api.post("workflows", ORDER).ok(201)["id"] for _ in range(3)]
     api.delete(f"workflows/{keys[1]}").ok()

@@ -27,6 +27,10 @@ def test_a_file_that_says_so_runs_once_but_for_its_marks(text: str, once: bool) 
     assert tiers.runs_once(FILE, text) == once
 
 
-def test_a_page_of_the_documentation_is_tested_once_unless_a_test_says_otherwise() -> None:
-    assert tiers.runs_once(tiers.DOCS / "test_x.py", "")
-    assert not tiers.runs_once(tiers.DOCS / "test_x.py", "@pytest.mark.both\n")
+@together("folder", ["docs", "http", "http/admin"])
+def test_a_page_of_the_documentation_and_a_door_are_tested_once_unless_a_test_says_otherwise(
+    folder: str,
+) -> None:
+    path = tiers.TESTS / folder / "test_x.py"
+    assert tiers.runs_once(path, "")
+    assert not tiers.runs_once(path, "@pytest.mark.both\n")

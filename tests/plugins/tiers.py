@@ -16,8 +16,15 @@ import pytest
 
 from tests.databases import KIND
 
-FAULTS = Path(__file__).parents[1] / "faults"
-DOCS = Path(__file__).parents[1] / "docs"
+TESTS = Path(__file__).parents[1]
+FAULTS = TESTS / "faults"
+#: The tests of these folders run once, with PostgreSQL, except for those with a mark of their own.
+#: Those of the documentation need no database. Those of a door (a page, a route, a subcommand) are
+#: about what the door reads, permits and shows: the operations behind it have tests of their own,
+#: on both databases. On SQLite each door is opened by the scenes that are marked `both`: each route
+#: for an administrator, each page with things of every kind and each of its actions, and the
+#: queries that only a door makes.
+ONCE = tuple(TESTS / name for name in ("docs", "admin", "command_line", "http", "management"))
 NAMES = ("short", "full", "storm")
 NAME = os.environ.get("OJS_TEST_TIER", "full")
 
@@ -32,11 +39,15 @@ def tier_of(item: pytest.Item) -> str:
             return name
     # The mark of a test goes before that of its file: of a file that runs once, a scene runs twice.
     marked = next((each.name for each in item.iter_markers() if each.name in ("once", "both")), "")
-    if marked == "once" or item.path.parent == DOCS:
+    if marked == "once" or not (marked or _uses_the_database(item)):
         return "once"
-    if not _uses_the_database(item) and not marked:
-        return "once"
-    return "process" if is_about_processes(item) else "both"
+    if is_about_processes(item):
+        return "process"
+    return "both" if marked or not _is_in_a_folder_that_runs_once(item.path) else "once"
+
+
+def _is_in_a_folder_that_runs_once(path: Path) -> bool:
+    return any(folder in path.parents for folder in ONCE)
 
 
 def _uses_the_database(item: pytest.Item) -> bool:
@@ -73,15 +84,16 @@ def _is_a_fault(item: pytest.Item) -> bool:
     )
 
 
-#: A file with this line, or in the folder of the documentation, runs once, except for tests with a
-#: mark of their own.
+#: A file with this line, or in one of those folders, runs once, except for tests with a mark of
+#: their own.
 _ONCE = re.compile(r"^pytestmark = .*\bmark\.once\b", re.MULTILINE)
 _TWICE = re.compile(rf"\bmark\.(both|smoke|{KIND})\b")
 
 
 def runs_once(path: Path, text: str) -> bool:
     """Return whether all tests of a file run with PostgreSQL only, whatever else they use."""
-    return (path.parent == DOCS or bool(_ONCE.search(text))) and not _TWICE.search(text)
+    once = _is_in_a_folder_that_runs_once(path) or bool(_ONCE.search(text))
+    return once and not _TWICE.search(text)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

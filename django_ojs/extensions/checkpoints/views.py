@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
@@ -23,11 +23,11 @@ class JobCheckpoint(JobView):
         "DELETE": Scope.OPERATOR,
     }
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         found = checkpoint.found(self.info(job_id(key)))
         return {"checkpoint": {**_render(key, found), "state": found.state}}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         data = self.body()
         if "state" not in data:
             raise InvalidRequest.of("state", "is required")
@@ -45,7 +45,7 @@ class JobCheckpoint(JobView):
     # Clients may send either method.
     put = post
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         self.check_queue_of(job_id(key))
         checkpoint.delete(job_id(key))
         return {"deleted": True, "job_id": str(job_id(key))}

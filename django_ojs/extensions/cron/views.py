@@ -5,8 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronJob
@@ -28,14 +27,14 @@ class CronJobs(OJSView):
 
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
-    def get(self, request: Request) -> dict[str, Any]:
-        query = request.query_params
+    def get(self, request: HttpRequest) -> dict[str, Any]:
+        query = request.GET
         read = partial(cron.page, enabled=_enabled(query), within=self.access.queues)
         found = pagination.listed(query, "cron_jobs", read, _render)
         shown = found["cron_jobs"]
         return {**found, "crons": shown, "count": len(shown)}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Register a cron job, or replace the one of this name."""
         wanted = _definition(self.body())
         job = cron.check(wanted).envelope
@@ -58,10 +57,10 @@ class CronJobDetail(OJSView):
 
     needs = {"GET": Scope.READ, "PATCH": Scope.OPERATOR, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, name: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, name: str) -> dict[str, Any]:
         return _both(self.find(name))
 
-    def patch(self, request: Request, name: str) -> dict[str, Any]:
+    def patch(self, request: HttpRequest, name: str) -> dict[str, Any]:
         """Enable or disable it, also if code owns it."""
         data = self.body()
         if not isinstance(fields.required(data, "enabled"), bool):
@@ -74,7 +73,7 @@ class CronJobDetail(OJSView):
         self.find(name)
         return _both(cron.set_enabled(name, data["enabled"]))
 
-    def delete(self, request: Request, name: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, name: str) -> dict[str, Any]:
         found = self.find(name)
         cron.remove(name)
         return {"deleted": True, "name": name, **_both(found)}

@@ -5,9 +5,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.extensions.events.event_messages import Channel, position_of
@@ -40,7 +39,7 @@ class EventView(JobView):
 
     def filters(self) -> dict[str, Any]:
         """Return the filters of the query. Raises InvalidRequest, PermissionDenied."""
-        query = self.request.query_params
+        query = self.request.GET
         # ojs-realtime §5.6 calls `types` `event_types`.
         types = fields.query_list([*query.getlist("types"), *query.getlist("event_types")])
         names = fields.query_list(query.getlist("queues"))
@@ -81,9 +80,7 @@ class EventView(JobView):
         if self.request.method == "HEAD":
             return HttpResponse(content_type=CONTENT_TYPE)
         channel = Channel(name=name, job=job, **filters)
-        return EventStreamResponse(
-            self.request._request, partial(events_of, channel, self._start())
-        )
+        return EventStreamResponse(self.request, partial(events_of, channel, self._start()))
 
     def _start(self) -> log.Resumed:
         """Return where the stream begins: after the client's last event, or now."""
@@ -93,7 +90,7 @@ class EventView(JobView):
             except InvalidRequest:
                 # A client cannot correct this header (ojs-realtime §2.5).
                 return log.resume_from_unknown(last)
-        if after := self.request.query_params.get("after"):
+        if after := self.request.GET.get("after"):
             return log.resume(after, self.access.queues)
         return log.Resumed(log.latest())
 
@@ -105,8 +102,8 @@ class EventView(JobView):
 class Events(EventView):
     """The events after a cursor, oldest first, or a stream of them if the client accepts one."""
 
-    def get(self, request: Request) -> dict[str, Any] | HttpResponseBase:
-        query = request.query_params
+    def get(self, request: HttpRequest) -> dict[str, Any] | HttpResponseBase:
+        query = request.GET
         sources = fields.query_list(query.getlist("sources"))
         if _wants_stream(request.headers.get("Accept", "")):
             if sources:
@@ -141,8 +138,8 @@ def _cursor_after(count: int, after: str | None, read: Callable[..., log.EventPa
 class EventStream(EventView):
     """A stream of the events of a channel: `job:ID`, `queue:NAME`, or `all`."""
 
-    def get(self, request: Request) -> HttpResponseBase:
-        channel = request.query_params.get("channel") or "all"
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        channel = request.GET.get("channel") or "all"
         kind, _, name = channel.partition(":")
         if channel == "all":
             return self.stream()
@@ -157,14 +154,14 @@ class EventStream(EventView):
 class JobEvents(EventView):
     """A stream of the events of a job, which ends with the job (ojs-realtime §2.1)."""
 
-    def get(self, request: Request, key: str) -> HttpResponseBase:
+    def get(self, request: HttpRequest, key: str) -> HttpResponseBase:
         return self.stream(f"job:{key}", job=job_id(key))
 
 
 class QueueEvents(EventView):
     """A stream of the events of a queue (ojs-realtime §2.2)."""
 
-    def get(self, request: Request, name: str) -> HttpResponseBase:
+    def get(self, request: HttpRequest, name: str) -> HttpResponseBase:
         self.access.check_queue(name)
         # This raises NotFound for an unknown queue.
         queues.get(name)
@@ -176,7 +173,7 @@ class JobProgressStream(JobView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request, key: str) -> HttpResponseBase:
+    def get(self, request: HttpRequest, key: str) -> HttpResponseBase:
         job = self.info(job_id(key))
         last_id = request.headers.get("Last-Event-ID", "")
         if has_seen_end(job, last_id):
@@ -185,4 +182,4 @@ class JobProgressStream(JobView):
         if request.method == "HEAD":
             return HttpResponse(content_type=CONTENT_TYPE)
         steps = partial(progress_of, job.pk, self.access.queues, last_id)
-        return EventStreamResponse(request._request, steps)
+        return EventStreamResponse(request, steps)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.finding import as_json
 from django_ojs.http.views.base import OJSView
@@ -15,7 +15,7 @@ class Findings(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         """Return what concerns the queues that the caller may use.
 
         The verdict is about all queues, so a key of some of them does not get it.

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
@@ -24,7 +24,7 @@ class QueueRateLimit(AdminQueueView):
 
     needs = {"PUT": Scope.ADMIN}
 
-    def put(self, request: Request, name: str) -> dict[str, Any]:
+    def put(self, request: HttpRequest, name: str) -> dict[str, Any]:
         rates = dict(self.body())
         changes = {"concurrency": rates.pop("concurrency", None), "rate_limit": rates or None}
         return detail(queues.configure(self.new_queue(name), changes))
@@ -38,7 +38,7 @@ class RateLimits(AdminView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         self.access.check_all_queues()
         page = limit_keys.listing(self.wanted())
         return self.listed(map(_render, page.rows), page.count())
@@ -49,11 +49,11 @@ class RateLimitDetail(AdminView):
 
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         self.access.check_all_queues()
         return _render(limit_keys.get(key))
 
-    def put(self, request: Request, key: str) -> dict[str, Any]:
+    def put(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Override limits of the key; a body without limits ends the override."""
         self.access.check_all_queues()
         limits = self.body()
@@ -62,7 +62,7 @@ class RateLimitDetail(AdminView):
         limit_keys.override(key, limits, until=until)
         return _render(limit_keys.get(key))
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """End the override of the key."""
         self.access.check_all_queues()
         check_key(key, "key")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.extensions.statistics import scheduling
 from django_ojs.extensions.statistics.scheduling import PoolShare, QueueFigures
@@ -16,7 +16,7 @@ class AdminSchedulingStats(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         found = scheduling.scheduling(within=self.access.queues)
         return {
             "queues": list(map(_queue, found.queues)),

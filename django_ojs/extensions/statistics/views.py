@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.conf import settings
 from django_ojs.extensions.statistics import stats
@@ -21,7 +21,7 @@ class AdminStats(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         found = stats.totals(within=self.access.queues)
         return {
             "queues": found.queues,
@@ -37,8 +37,8 @@ class AdminHistory(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
-        query = request.query_params
+    def get(self, request: HttpRequest) -> dict[str, Any]:
+        query = request.GET
         period = fields.choice(query, "period", tuple(PERIODS), "5m")
         queue = query.get("queue") or None
         if queue is not None:
@@ -59,7 +59,7 @@ class QueueStatistics(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request, name: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, name: str) -> dict[str, Any]:
         self.access.check_queue(name)
         found = statistics(name)
         counts = rendered_counts(found.status)

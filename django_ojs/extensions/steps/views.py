@@ -4,8 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.extensions.steps import remote
 from django_ojs.extensions.steps.models import MAX_NAME, SPENT, Step, StepKind, StepStatus
@@ -41,10 +40,10 @@ class JobSteps(StepsView):
 
     needs = {"GET": Scope.WORKER, "POST": Scope.WORKER}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Return the history, which the worker replays."""
         self.check_queue_of(job_id(key))
-        query = request.query_params
+        query = request.GET
         run = fields.query_integer(query, "run", default=0, minimum=1, maximum=_MOST)
         if not run:
             raise InvalidRequest.of("run", "is required")
@@ -53,7 +52,7 @@ class JobSteps(StepsView):
         job, found = remote.history(job_id(key), Claim(worker_id=worker_id, run=run))
         return {"steps": [_render(step) for step in found], SPENT: job.spent}
 
-    def post(self, request: Request, key: str) -> HttpResponse:
+    def post(self, request: HttpRequest, key: str) -> HttpResponse:
         """Store that a step is done, or has failed."""
         data, wanted, claim = self.read(key)
         step, is_stored = remote.store_step(
@@ -67,7 +66,7 @@ class JobSuspension(StepsView):
 
     needs = {"POST": Scope.WORKER}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Give the job back, unless there is nothing to wait for."""
         data, wanted, claim = self.read(key)
         kind = fields.choice(data, "kind", remote.KINDS, StepKind.SLEEP)
@@ -92,7 +91,7 @@ class Signals(OJSView):
 
     needs = {"POST": Scope.PRODUCER}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Send a signal."""
         data = self.body()
         self.access.check_all_queues()

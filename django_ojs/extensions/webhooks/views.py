@@ -4,8 +4,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.extensions.webhooks import sending
 from django_ojs.extensions.webhooks import spec as webhooks
@@ -67,13 +66,13 @@ class Subscriptions(WebhookView):
 
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         all_webhooks = subscriptions.all_webhooks(self.access.queues)
         read = partial(keyset.page_of_all, all_webhooks, {"pk": UUID})
-        found = pagination.listed(request.query_params, "subscriptions", read, _render)
+        found = pagination.listed(request.GET, "subscriptions", read, _render)
         return {**found, "count": len(found["subscriptions"])}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Create a webhook. The response is the only one with its secret."""
         given = self.read()
         if not given.queues:
@@ -89,17 +88,17 @@ class SubscriptionDetail(WebhookView):
 
     needs = {"GET": Scope.OPERATOR, "PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return _wrapped(_render(self.find(key)))
 
-    def patch(self, request: Request, key: str) -> dict[str, Any]:
+    def patch(self, request: HttpRequest, key: str) -> dict[str, Any]:
         webhook = self.find(key)
         given = self.read()
         if given.queues is not None and not given.queues:
             self.access.check_all_queues()
         return _wrapped(_render(subscriptions.update(webhook.pk, given)))
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         webhook = self.find(key)
         shown = _render(webhook)
         subscriptions.remove(webhook.pk)
@@ -111,7 +110,7 @@ class SubscriptionTest(WebhookView):
 
     needs = {"POST": Scope.ADMIN}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         webhook = self.find(key)
         with long_poll.slot() as may_wait:
             if not may_wait:
@@ -134,7 +133,7 @@ class SubscriptionSecret(WebhookView):
 
     needs = {"POST": Scope.ADMIN}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         webhook, secret = subscriptions.rotate_secret(self.find(key).pk)
         return _wrapped({**_render(webhook), "secret": secret})
 
@@ -144,8 +143,8 @@ class Deliveries(WebhookView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
-        query = request.query_params
+    def get(self, request: HttpRequest) -> dict[str, Any]:
+        query = request.GET
         of = query.get("subscription_id")
         webhook = self.find(of).pk if of else None
         read = partial(deliveries.page, webhook=webhook, within=self.access.queues)
@@ -162,7 +161,7 @@ class DeliveryDetail(DeliveryView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return _render_delivery(deliveries.get(self.delivery_id(key), self.access.queues))
 
 
@@ -171,7 +170,7 @@ class DeliveryRetry(DeliveryView):
 
     needs = {"POST": Scope.OPERATOR}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return _render_delivery(deliveries.retry(self.delivery_id(key), self.access.queues))
 
 

@@ -6,8 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.conf import settings
 from django_ojs.extensions.workflows import operations as workflows
@@ -47,14 +46,14 @@ class Workflows(OJSView):
 
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 
-    def get(self, request: Request) -> dict[str, Any]:
-        query = request.query_params
+    def get(self, request: HttpRequest) -> dict[str, Any]:
+        query = request.GET
         state = fields.choice(query, "state", WorkflowState.values, "") or None
         read = partial(workflows.page, state=state, within=self.access.queues)
         found = pagination.listed(query, "workflows", read, _summary)
         return {**found, "count": len(found["workflows"])}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Create a workflow, and start it."""
         graph = parse(self.body(), limits=settings().limits)
         jobs = workflows.check(graph)
@@ -83,10 +82,10 @@ class WorkflowDetail(WorkflowView):
 
     needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return _response(self.find(key))
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Cancel the workflow, with its jobs that have not ended."""
         return _response(workflows.cancel(self.find(key).pk))
 
@@ -96,7 +95,7 @@ class WorkflowProgressDetail(WorkflowView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request, key: str) -> HttpResponse:
+    def get(self, request: HttpRequest, key: str) -> HttpResponse:
         workflow = self.find(key)
         found = workflows.progress_of(workflow)
         data = {
@@ -115,8 +114,8 @@ class WorkflowHistory(WorkflowView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params)
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
+        wanted = pagination.cursor_page(request.GET)
         workflow = self.find(key)
         events = workflows.history_of(workflow)
         page = keyset.page_of_all(events, {"time": datetime, "order": int}, wanted)

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
@@ -54,8 +54,8 @@ class DeadLetters(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request) -> dict[str, Any]:
-        query = request.query_params
+    def get(self, request: HttpRequest) -> dict[str, Any]:
+        query = request.GET
         queue = query.get("queue") or None
         if queue is not None:
             self.access.check_queue(queue)
@@ -75,10 +75,10 @@ class DeadLetterDetail(DeadLetterView):
 
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return {"job": self.find(key).envelope()}
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         job = self.delete_one(key)
         return {"deleted": True, "job_id": str(job.pk)}
 
@@ -86,7 +86,7 @@ class DeadLetterDetail(DeadLetterView):
 class DeadLetterRetry(DeadLetterView):
     needs = {"POST": Scope.OPERATOR}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         shown = self.retry(key).envelope()
         return {"job": {**shown, "re_enqueued_at": shown["enqueued_at"]}}
 
@@ -96,7 +96,7 @@ class DeadLetterFigures(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         found = dead_letters.figures(self.access.queues)
         return {
             "total": found.total,

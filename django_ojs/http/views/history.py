@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.http import pagination
 from django_ojs.http.views.jobs import JobView, job_id
@@ -20,13 +20,13 @@ class JobHistory(JobView):
 
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params)
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
+        wanted = pagination.cursor_page(request.GET)
         job = self.info(job_id(key))
         page = keyset.page_of_all(execution_history.read(job), {"run": int, "step": int}, wanted)
         return history_of([event.render(job) for event in page.rows], page)
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Delete the history, not the job (§7.3)."""
         wanted = job_id(key)
         self.check_queue_of(wanted)
@@ -38,7 +38,7 @@ class JobLineage(JobView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         job = self.info(job_id(key))
         children, more = family.descendants(job.pk, queues=self.access.queues)
         return {

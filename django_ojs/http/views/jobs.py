@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.conf import settings
 from django_ojs.hooks import failed, registry
@@ -103,7 +102,7 @@ class Jobs(OJSView):
 
     needs = {"POST": Scope.PRODUCER}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         data = self.body()
         wanted = _read(data, _limits(self))
         check_access(wanted, self.access)
@@ -127,7 +126,7 @@ class JobBatch(OJSView):
 
     needs = {"POST": Scope.PRODUCER}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Store the jobs in order."""
         items = fields.required(self.body(), "jobs")
         if not isinstance(items, list) or not items:
@@ -180,10 +179,10 @@ class JobDetail(JobView):
 
     needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return {"job": self.info(job_id(key)).envelope()}
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return _cancelled(*self.cancel(job_id(key)))
 
 
@@ -192,7 +191,7 @@ class JobCancel(JobView):
 
     needs = {"POST": Scope.OPERATOR}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return _cancelled(*self.cancel(job_id(key)))
 
 
@@ -201,7 +200,7 @@ class JobActivate(JobView):
 
     needs = {"POST": Scope.PRODUCER}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         self.check_queue_of(job_id(key))
         job = activate(job_id(key))
         shown = shown_to(self.access, job, envelope.render(job))
@@ -209,7 +208,7 @@ class JobActivate(JobView):
 
 
 def _options(
-    request: Request, types: Collection[str], *, generated_ids: bool, batch: bool = False
+    request: HttpRequest, types: Collection[str], *, generated_ids: bool, batch: bool = False
 ) -> PushOptions:
     """Return how a request pushes jobs of these types. Raises InvalidRequest."""
     notes = []

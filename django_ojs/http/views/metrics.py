@@ -2,8 +2,7 @@
 
 from importlib.util import find_spec
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.http.views.base import OJSView
 from django_ojs.spec.errors import NotFound
@@ -18,7 +17,7 @@ class Metrics(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request) -> HttpResponse:
+    def get(self, request: HttpRequest) -> HttpResponse:
         if find_spec("prometheus_client") is None:
             raise NotFound(
                 "Metrics need the package prometheus-client.",

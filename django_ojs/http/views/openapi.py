@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.hooks import registry
 from django_ojs.http.views.base import PublicView
@@ -102,6 +102,6 @@ def _ref(kind: str, name: str) -> dict[str, str]:
 class OpenAPI(PublicView):
     """The document, whose `servers` has the prefix of these URLs in the project."""
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         base = request.path.removesuffix("/ojs/v1/openapi.json") or "/"
         return {**DOCUMENT.read(), "servers": [{"url": base}]}

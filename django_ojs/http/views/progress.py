@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.http import http_date
-from rest_framework.request import Request
 
 from django_ojs.hooks import registry
 from django_ojs.http import fields
@@ -43,10 +42,10 @@ class JobProgress(ProgressView):
 
     needs = {"GET": Scope.READ, "PUT": Scope.WORKER}
 
-    def get(self, request: Request, key: str) -> HttpResponse:
+    def get(self, request: HttpRequest, key: str) -> HttpResponse:
         return _render(self.info(job_id(key)))
 
-    def put(self, request: Request, key: str) -> HttpResponse:
+    def put(self, request: HttpRequest, key: str) -> HttpResponse:
         """Store a report. One that comes too late changes nothing, and is no error."""
         data = self.body()
         self.check_queue_of(job_id(key))
@@ -58,7 +57,7 @@ class WorkerProgress(ProgressView):
 
     needs = {"POST": Scope.WORKER}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         data = self.body()
         key = ids.parse_id(fields.required(data, "job_id", "id"), "job_id")
         self.check_queue_of(key)

@@ -3,9 +3,8 @@
 from functools import partial
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from rest_framework.request import Request
 
 from django_ojs import hooks
 from django_ojs.conf import settings
@@ -26,14 +25,14 @@ class QueueList(OJSView):
 
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         def render(queue: QueueStatus) -> dict[str, Any]:
             return {**_summary(queue), "depth": queue.depth}
 
         read = partial(queues.listing, within=self.access.queues)
-        return pagination.listed(request.query_params, "queues", read, render)
+        return pagination.listed(request.GET, "queues", read, render)
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Create a queue before its first job."""
         data = self.body()
         name = fields.required(data, "name")
@@ -55,7 +54,7 @@ class QueueDetail(OJSView):
 
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, name: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, name: str) -> dict[str, Any]:
         """Return a queue with its configuration and the figures of the day."""
         self.access.check_queue(name)
         queue = queues.get(name)
@@ -70,9 +69,9 @@ class QueueDetail(OJSView):
             },
         }
 
-    def delete(self, request: Request, name: str) -> HttpResponse:
+    def delete(self, request: HttpRequest, name: str) -> HttpResponse:
         """Delete the queue. The strategy may be in the query too, for clients without bodies."""
-        data = {**request.query_params.dict(), **self.body(required=False)}
+        data = {**request.GET.dict(), **self.body(required=False)}
         strategy = fields.string(data, "strategy") or "reject"
         target = fields.string(data, "target_queue") or None
         for queue in (name, target):
@@ -107,13 +106,13 @@ class QueueConfiguration(QueueView):
 
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
 
-    def get(self, request: Request, name: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, name: str) -> dict[str, Any]:
         if name == DEFAULT_POLICY:
             return render_configuration(name, queues.default_policy())
         self.access.check_queue(name)
         return render_configuration(name, queues.get(name).config)
 
-    def put(self, request: Request, name: str) -> dict[str, Any]:
+    def put(self, request: HttpRequest, name: str) -> dict[str, Any]:
         """Change the configuration by top-level key; null removes a value."""
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
@@ -132,7 +131,7 @@ class QueueChange(QueueView):
     #: "pause", "drain" or "resume".
     change = ""
 
-    def post(self, request: Request, name: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, name: str) -> dict[str, Any]:
         self.check_new(name)
         queue, status, since = changed(self.change, name)
         return {"queue": {"name": name, "paused": queue.paused}, "status": status, **since}

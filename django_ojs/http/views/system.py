@@ -4,8 +4,7 @@ import time
 from typing import Any, Final
 
 from django.db import Error
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.http import readiness
 from django_ojs.http.headers import VERSION
@@ -21,7 +20,7 @@ _probe: Final = readiness.Probe()
 class ManifestView(PublicView):
     """The manifest (http-binding §21)."""
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         # A project may include the URLs under a prefix.
         return manifest(request.build_absolute_uri(request.path.removesuffix("/manifest")))
 
@@ -31,7 +30,7 @@ class Health(PublicView):
 
     status = "ok"
 
-    def get(self, request: Request) -> HttpResponse:
+    def get(self, request: HttpRequest) -> HttpResponse:
         """Return 200, or 503 where it fails, without the reason."""
         began = time.monotonic()
         backend: dict[str, Any] = {"type": database.kind()}

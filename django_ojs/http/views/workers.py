@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs import hooks
 from django_ojs.conf import settings
@@ -52,7 +51,7 @@ class Fetch(OJSView):
 
     needs = {"POST": Scope.WORKER}
 
-    def post(self, request: Request) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Claim jobs. `wait_ms` is how long to wait for the first one."""
         data = self.body()
         pool = fields.string(data, "pool")
@@ -128,7 +127,7 @@ class OutcomeView(JobView):
 class Ack(OutcomeView):
     """ACK (ojs-core §7.3)."""
 
-    def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str | None = None) -> dict[str, Any]:
         data, wanted, claim = self.read(key)
         job = ack(wanted, claim=claim, result=data.get("result"))
         hooks.call_served(hooks.registry.request_ended, job)
@@ -144,7 +143,7 @@ class Ack(OutcomeView):
 class Nack(OutcomeView):
     """FAIL (ojs-core §7.4)."""
 
-    def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str | None = None) -> dict[str, Any]:
         """Record a failed run, or with `requeue` release the job."""
         data, wanted, claim = self.read(key)
         again = fields.boolean(data, "requeue")
@@ -175,7 +174,7 @@ class Beat(OJSView):
 
     needs = {"POST": Scope.WORKER}
 
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: HttpRequest) -> dict[str, Any]:
         """Record the heartbeat, extend the leases, and return the directive for the worker."""
         data = self.body()
         fields.required(data, "worker_id")

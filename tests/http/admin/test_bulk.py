@@ -17,6 +17,7 @@ api = Api()
 ACTIONS = ("retry", "cancel", "delete")
 
 
+@pytest.mark.both
 @pytest.mark.requirement("ADM-007")
 def test_discarded_jobs_of_a_filter_are_retried() -> None:
     mine = in_state("discarded", queue="email", type="email.send").pk

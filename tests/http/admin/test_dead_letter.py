@@ -46,6 +46,7 @@ def test_only_dead_letters_are_listed_the_latest_to_die_first() -> None:
     assert item["error"] == {"type": "Boom", "code": "Boom", "message": "it broke"}
 
 
+@pytest.mark.both
 def test_queue_type_error_and_the_time_of_death_filter_the_list() -> None:
     mine, other = dead(queue="email", type="email.send"), dead(queue="other")
     age(other.pk, 2 * HOUR)
@@ -127,6 +128,7 @@ class TestPurge:
         }
         assert {state_of(str(job.pk)) for job in kept} == {"discarded", "available"}
 
+    @pytest.mark.both
     def test_older_ones_or_those_of_a_filter(self) -> None:
         old, new, other = dead(queue="q"), dead(queue="q"), dead(queue="other")
         age([old.pk, other.pk], 2 * HOUR)

@@ -22,6 +22,7 @@ def listed(query: str) -> list[str]:
     return [item["id"] for item in api.get(f"admin/jobs?{query}").ok()["items"]]
 
 
+@pytest.mark.both
 @pytest.mark.requirement("ADM-003")
 def test_jobs_are_listed_in_pages_newest_first() -> None:
     jobs = [push() for _ in range(3)]
@@ -44,6 +45,7 @@ def test_a_state_filters_the_list() -> None:
     assert len(listed("state=completed&state=discarded")) == 2
 
 
+@pytest.mark.both
 def test_queue_type_and_time_filter_the_list() -> None:
     job = push(queue="email", type="email.send")
     push(queue="other", type="other.thing")
@@ -68,6 +70,7 @@ def test_an_item_has_no_arguments_and_says_when_it_ended() -> None:
         assert item["attempt"] == job.attempt
 
 
+@pytest.mark.both
 def test_a_total_that_is_not_exact_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from django_ojs.operations.jobs import numbered_pages
 

@@ -24,6 +24,7 @@ def one_of_each(queue: str) -> None:
         in_state(state, queue=queue)
 
 
+@pytest.mark.both
 @pytest.mark.requirement("ADM-001")
 def test_queues_are_listed_with_their_counts_by_state() -> None:
     one_of_each("email")
@@ -110,6 +111,7 @@ class TestPurge:
         }
         assert stored() == 7
 
+    @pytest.mark.both
     def test_an_age_spares_what_is_younger(self) -> None:
         in_state("completed", queue="email")
         body = {"states": ["completed"], "older_than": "2020-01-01T00:00:00Z", "confirm": True}

@@ -39,6 +39,7 @@ def test_the_totals_hold_every_state() -> None:
     assert isinstance(body["uptime_seconds"], int)
 
 
+@pytest.mark.both
 @pytest.mark.requirement("ADM-R002")
 def test_the_history_has_a_point_a_period_with_figures_and_percentiles() -> None:
     now = datetime.now(UTC)
@@ -83,6 +84,7 @@ def test_a_query_that_makes_no_sense_is_400(query: str) -> None:
     api.get(f"admin/stats/history?{query}").error(400, "invalid_request")
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("until", ["0001-01-02T00:00:00Z", "9999-12-30T00:00:00Z"])
 def test_the_ends_of_time_have_a_history_too(until: str) -> None:
     data = api.get(f"admin/stats/history?period=1h&until={until}").ok()["data"]

@@ -18,6 +18,7 @@ api = Api()
 PATH = "admin/system/maintenance"
 
 
+@pytest.mark.both
 @pytest.mark.requirement("ADM-R004")
 def test_maintenance_stops_fetch_and_takes_jobs() -> None:
     body = api.post(

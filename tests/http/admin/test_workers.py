@@ -65,6 +65,7 @@ def test_nothing_leads_back_from_terminate() -> None:
     api.post("admin/workers/w/resume").error(409, "conflict", current_state="terminate")
 
 
+@pytest.mark.both
 def test_only_a_stale_worker_is_deregistered_and_its_jobs_go_back() -> None:
     registered("w")
     job = active("w")

@@ -29,6 +29,7 @@ class TestHeartbeats:
         wire.beat(worker_id=WORKER, active_jobs=[key], **beat)
         return key
 
+    @pytest.mark.both
     def test_a_worker_that_beats_every_15_seconds_keeps_its_job(self, wire: Wire) -> None:
         key = self.start(wire)
         for _ in range(6):
@@ -135,6 +136,7 @@ class TestLeases:
 class TestWhatAFetchSays:
     """http-binding §7.6 and §10.1: `worker_id` is optional in FETCH, and required in BEAT."""
 
+    @pytest.mark.both
     @pytest.mark.requirement("L1-HB-001")
     def test_a_beat_adopts_a_claim_that_names_no_worker(self, wire: Wire) -> None:
         key = wire.push()

@@ -35,7 +35,7 @@ class AdminView(OJSView):
 
     def wanted(self) -> PageRequest:
         """Return the page that the query names. Raises InvalidRequest."""
-        return pagination.numbered_page(self.request.query_params)
+        return pagination.numbered_page(self.request.GET)
 
     def listed(self, items: Iterable[Any], count: Count, **more: Any) -> dict[str, Any]:
         """Return the response of a list: the items of the page, and the number of all."""
@@ -44,7 +44,7 @@ class AdminView(OJSView):
 
     def search(self, which: JobFilter, default: numbered_pages.Sort) -> dict[str, Any]:
         """Return the page of these jobs that the query names, in the order that it names."""
-        query = self.request.query_params
+        query = self.request.GET
         sort = fields.choice(query, "sort", numbered_pages.SORTS, default)
         order = fields.choice(query, "order", ("asc", "desc"), "desc")
         page = numbered_pages.read(which, self.wanted(), sort=sort, descending=order == "desc")
@@ -58,7 +58,7 @@ class AdminView(OJSView):
 
     def query_filter(self, *, dead_letters: bool = False) -> JobFilter:
         """Return the filter in the query. Raises InvalidRequest, PermissionDenied."""
-        query = self.request.query_params
+        query = self.request.GET
         named = fields.query_list(query.getlist("state"))
         return self._filter(
             {

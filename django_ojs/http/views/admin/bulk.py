@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.http import fields
 from django_ojs.http.views.admin.base import AdminView
@@ -25,7 +25,7 @@ class BulkView(AdminView):
     count_name: ClassVar[str]
     dead_letters: ClassVar[bool] = False
 
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: HttpRequest) -> dict[str, Any]:
         which = self._which(self.confirmed_body())
         result = type(self).action(which, within=self.access.queues)
         return {

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpResponse
-from rest_framework.request import Request
+from django.http import HttpRequest, HttpResponse
 
 from django_ojs.http import fields
 from django_ojs.http.responses import json_response
@@ -21,10 +20,10 @@ class AdminDeadLetters(AdminView):
 
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         return self.search(self.query_filter(dead_letters=True), "discarded_at")
 
-    def delete(self, request: Request) -> dict[str, Any]:
+    def delete(self, request: HttpRequest) -> dict[str, Any]:
         """Delete all, those that ended before `older_than`, or those that match the filter."""
         data = self.confirmed_body()
         given = dict(fields.object_(data, "filter") or {})
@@ -46,10 +45,10 @@ class AdminDeadLetter(DeadLetterView):
 
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.ADMIN}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return detail(self.find(key))
 
-    def delete(self, request: Request, key: str) -> HttpResponse:
+    def delete(self, request: HttpRequest, key: str) -> HttpResponse:
         self.delete_one(key)
         return json_response(None, 204)
 
@@ -59,7 +58,7 @@ class AdminDeadLetterRetry(DeadLetterView):
 
     needs = {"POST": Scope.OPERATOR}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return changed(self.retry(key), State.DISCARDED)
 
 

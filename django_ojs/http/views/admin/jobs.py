@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.job_rendering import changed, detail
@@ -17,7 +17,7 @@ class AdminJobs(AdminView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         return self.search(self.query_filter(), "created_at")
 
 
@@ -26,14 +26,14 @@ class AdminJob(JobView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return detail(self.info(job_id(key)))
 
 
 class AdminJobCancel(JobView):
     needs = {"POST": Scope.OPERATOR}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         return changed(*self.cancel(job_id(key)))
 
 
@@ -42,6 +42,6 @@ class AdminJobRetry(JobView):
 
     needs = {"POST": Scope.OPERATOR}
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         self.check_queue_of(job_id(key))
         return changed(retry(job_id(key)), State.DISCARDED)

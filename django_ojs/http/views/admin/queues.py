@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs import hooks
 from django_ojs.conf import settings
@@ -37,7 +37,7 @@ class AdminQueues(AdminView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         page = queues.listing(self.wanted(), within=self.access.queues)
         shown = hooks.shown_of_queues([queue.name for queue in page.rows], to_operators=True)
         items = [{**_summary(queue), **shown[queue.name]} for queue in page.rows]
@@ -47,7 +47,7 @@ class AdminQueues(AdminView):
 class AdminQueue(AdminQueueView):
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request, name: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, name: str) -> dict[str, Any]:
         return detail(queues.get(self.queue(name)))
 
 
@@ -58,7 +58,7 @@ class AdminQueueChange(AdminQueueView):
     #: As in `QueueChange`.
     change = ""
 
-    def post(self, request: Request, name: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, name: str) -> dict[str, Any]:
         queue, state, since = changed(self.change, self.new_queue(name))
         return {"name": queue.name, "state": state, "paused": queue.paused, **since}
 
@@ -71,7 +71,7 @@ class AdminQueueConfig(AdminQueueView):
 
     needs = {"PUT": Scope.ADMIN}
 
-    def put(self, request: Request, name: str) -> dict[str, Any]:
+    def put(self, request: HttpRequest, name: str) -> dict[str, Any]:
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
             return render_configuration(name, queues.configure_default(self.body()))
@@ -85,7 +85,7 @@ class AdminQueueJobs(AdminQueueView):
 
     needs = {"DELETE": Scope.ADMIN}
 
-    def delete(self, request: Request, name: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, name: str) -> dict[str, Any]:
         data = self.confirmed_body()
         fields.required(data, "states")
         states = states_of(fields.strings(data, "states") or [], "states")

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
@@ -43,10 +43,10 @@ _SHOWN: Final = (
 class AdminMaintenance(OJSView):
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         return _render(mode.status())
 
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: HttpRequest) -> dict[str, Any]:
         self.access.check_all_queues()
         data = self.body()
         fields.required(data, "enabled")
@@ -65,7 +65,7 @@ class AdminSystemConfig(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         values = settings()
         shown = {name: _json_value(getattr(values, name)) for name in _SHOWN}
         return {

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView
@@ -19,7 +19,7 @@ class AdminWorkers(AdminView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    def get(self, request: Request) -> dict[str, Any]:
+    def get(self, request: HttpRequest) -> dict[str, Any]:
         wanted, within = self.wanted(), self.access.queues
         found = registry.listing(offset=wanted.offset, limit=wanted.limit, within=within)
         totals = {
@@ -36,12 +36,12 @@ class AdminWorker(OJSView):
 
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
 
-    def get(self, request: Request, key: str) -> dict[str, Any]:
+    def get(self, request: HttpRequest, key: str) -> dict[str, Any]:
         status = registry.get(key, within=self.access.queues)
         jobs = registry.jobs_of(key, within=self.access.queues)
         return {**_worker(status), "jobs": [summary(job) for job in jobs]}
 
-    def delete(self, request: Request, key: str) -> dict[str, Any]:
+    def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:
         """Remove a worker whose heartbeats have stopped, and release its jobs."""
         self.access.check_all_queues()
         released = registry.deregister(key)
@@ -54,7 +54,7 @@ class DirectiveView(OJSView):
     needs = {"POST": Scope.OPERATOR}
     directive: ClassVar[Directive]
 
-    def post(self, request: Request, key: str) -> dict[str, Any]:
+    def post(self, request: HttpRequest, key: str) -> dict[str, Any]:
         self.access.check_all_queues()
         return _worker(registry.direct(key, self.directive))
 
