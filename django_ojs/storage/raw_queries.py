@@ -137,13 +137,14 @@ def change(model: type[Model], values: str, where: str, parameters: Sequence[Any
 def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:
     """Store these fields of rows."""
     table, key = model._meta.db_table, model._meta.pk.name
-    if (source := database.dialect().records(table)) is None:
+    if (source := database.dialect().records) is None:
         columns = ", ".join(f"{name} = %s" for name in names)
         statement = f"UPDATE {table} SET {columns} WHERE {key} = %s"
     else:
         columns = ", ".join(f"{name} = new.{name}" for name in names)
         statement = (
-            f"UPDATE {table} SET {columns} FROM {source} AS new WHERE {table}.{key} = new.{key}"
+            f"UPDATE {table} SET {columns} FROM {source.format(table=table)} AS new"
+            f" WHERE {table}.{key} = new.{key}"
         )
     names = (*names, key)
     _store(model, statement, names, [[getattr(row, name) for name in names] for row in changed])
@@ -152,10 +153,10 @@ def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:
 def insert(model: type[Model], names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert rows, with the values of these fields."""
     table, columns = model._meta.db_table, ", ".join(names)
-    if (source := database.dialect().records(table)) is None:
+    if (source := database.dialect().records) is None:
         values = f"VALUES ({', '.join('%s' for _ in names)})"
     else:
-        values = f"SELECT {columns} FROM {source} AS new"
+        values = f"SELECT {columns} FROM {source.format(table=table)} AS new"
     _store(model, f"INSERT INTO {table} ({columns}) {values}", names, rows)
 
 
@@ -167,7 +168,7 @@ def _store(
         return
     connection = database.connection()
     with connection.cursor() as cursor:
-        if database.dialect().records(model._meta.db_table) is None:
+        if database.dialect().records is None:
             fields = {field.name: field.get_db_prep_save for field in model._meta.concrete_fields}
             prepare = [fields[name] for name in names]
             values = [

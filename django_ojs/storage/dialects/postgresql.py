@@ -166,6 +166,7 @@ class PostgreSQL(Inserts):
     sql = _SQL
     now = _NOW
     name = "postgresql"
+    records = "json_populate_recordset(NULL::{table}, %s::json)"
     schema = schema_files(name, "constraints", "counts", "count_triggers", "admission", "push")
     drop: ClassVar = {
         "TRIGGER": "DROP TRIGGER {name} ON {table}",
@@ -320,9 +321,6 @@ class PostgreSQL(Inserts):
 
     def texts(self, values: Collection[str]) -> list[str]:
         return sorted(values)
-
-    def records(self, table: str) -> str:
-        return f"json_populate_recordset(NULL::{table}, %s::json)"
 
     def _claimed(
         self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str

@@ -153,6 +153,9 @@ class Server(ABC):
     has_one_writer: ClassVar[bool]
     #: Whether an UPDATE can return the rows that it has changed.
     has_update_returning: ClassVar[bool] = True
+    #: The SQL of rows of a `{table}`, from one parameter that is a JSON array of objects; None if a
+    #: statement takes the rows one after the other.
+    records: ClassVar[str | None] = None
 
     def read(self, connection: BaseDatabaseWrapper, kind: type[R], values: Any = None) -> list[R]:
         """Return the rows of a statement that only reads.
@@ -268,13 +271,6 @@ class Server(ABC):
     @abstractmethod
     def texts(self, values: Collection[str]) -> Any:
         """Return texts as one parameter of a statement."""
-
-    def records(self, table: str) -> str | None:
-        """Return the SQL of rows of a table, from one parameter that is a JSON array of objects.
-
-        None if a statement takes the rows one after the other.
-        """
-        return None
 
     @abstractmethod
     def uuid(self, value: Any) -> UUID:
