@@ -125,6 +125,15 @@ def _kept(
     return found
 
 
+def _rows(connection: BaseDatabaseWrapper, statement: str, values: Any) -> list[Any]:
+    with connection.cursor() as cursor:
+        # psycopg reads the times in C. Django's loader, written in Python, took a sixth of what a
+        # worker computes for a short job.
+        cursor.adapters.register_loader("timestamptz", _times())
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
+
+
 def _repeats(connection: BaseDatabaseWrapper) -> bool:
     """Whether this is a statement that the session executes again and again."""
     known = is_of_worker.get()
@@ -146,6 +155,7 @@ class PostgreSQL(Inserts):
     sql = _SQL
     now = _NOW
     name = "postgresql"
+    records = "json_populate_recordset(NULL::{table}, %s::json)"
     schema = schema_files(name, "constraints", "counts", "count_triggers", "admission", "push")
     drop: ClassVar = {
         "TRIGGER": "DROP TRIGGER {name} ON {table}",
@@ -319,13 +329,7 @@ class PostgreSQL(Inserts):
             kept = _kept(connection, statement.format(**parts), values)
             if kept is not None:
                 return kept
-        with connection.cursor() as cursor:
-            # psycopg reads the times in C. Django's loader, written in Python, took a sixth of what
-            # a worker computes for a short job.
-            cursor.adapters.register_loader("timestamptz", _times())
-            cursor.execute(statement.format(**parts) if parts else statement, values)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+        return _rows(connection, statement.format(**parts) if parts else statement, values)
 
     def rows(
         self,
@@ -339,7 +343,7 @@ class PostgreSQL(Inserts):
             kept = _kept(connection, statement, values)
             if kept is not None:
                 return kept
-        return super().rows(connection, statement, values)
+        return _rows(connection, statement, values)
 
     def complete(
         self,

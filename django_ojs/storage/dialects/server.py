@@ -155,6 +155,9 @@ class Server(ABC):
     has_one_writer: ClassVar[bool]
     #: Whether an UPDATE can return the rows that it has changed.
     has_update_returning: ClassVar[bool] = True
+    #: The SQL of rows of a `{table}`, from one parameter that is a JSON array of objects; None if a
+    #: statement takes the rows one after the other.
+    records: ClassVar[str | None] = None
 
     def read(self, connection: BaseDatabaseWrapper, kind: type[R], values: Any = None) -> list[R]:
         """Return the rows of a statement that only reads.
