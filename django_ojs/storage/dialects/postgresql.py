@@ -24,27 +24,16 @@ from django_ojs.storage.dialects.server import (
     Session,
     is_of_worker,
 )
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
+from django_ojs.storage.dialects.sql_files import load, load_all, schema_files
 
 _NOW = "statement_timestamp()"
 _SQL = load_all(
     "postgresql",
+    now=_NOW,
     count_differences=load("postgresql", "count_differences"),
     deadline_when_started=load("postgresql", "deadline_when_started"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
-    **{
-        name: f"{{{name}}}"
-        for name in (
-            *("calls", "on_conflict", "others", "procedure", "where_admitted"),
-            *("limit", "milliseconds", "try_"),
-        )
-    },
-) | {
-    "due_queues": load("common", "due_queues", now=_NOW),
-    "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
-    "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
-    "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),
-}
+)
 #: A server that disappears without ending its connections is noticed after eight seconds, leaving
 #: time for a heartbeat before the worker counts as dead. A host that does not respond is given up
 #: after four seconds. The system's own limits are a quarter of an hour, and two hours on an idle

@@ -111,8 +111,10 @@ class InvalidIndex:
     name: str
 
 
-#: In a claim and in completions: whether they are of a worker, which repeats them all the time.
-#: None elsewhere, and in a caller's transaction, which is not repeated after an error.
+#: Who executes a claim or completions (see `transitions.keeping_plans`). True: a registered worker,
+#: whose session keeps the plans. False: another client, whose session keeps them after many claims.
+#: None, the default: as False, but without plans in a transaction. A lost plan would end it with an
+#: error, and a caller's transaction is not tried again.
 is_of_worker: Final[ContextVar[bool | None]] = ContextVar("ojs_claim_is_of_worker", default=None)
 
 
