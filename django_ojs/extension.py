@@ -208,8 +208,9 @@ class Readmission:
     queue: str | None = None
     #: The caller tries these jobs again later, so a hook should hardly wait for a lock.
     is_tried_again: bool = False
-    #: What hooks have rejected in an operation of many transactions, by names. A hook may add one,
-    #: and put the ids of those jobs into `left_out`. If it is None, the hook raises, for all jobs.
+    #: The errors so far of an operation that moves jobs in many transactions, by the names of the
+    #: parts that are full (`QueueFull.part`). A hook may add one, and put the ids of the jobs that
+    #: have no room into `left_out`; the others are moved. If it is None, the hook raises the error.
     rejections: dict[str, LeftOut] | None = None
     left_out: set[UUID] = field(default_factory=set)
 
@@ -304,11 +305,10 @@ class Hooks:
     #: in the transaction of the operation. An error undoes the operation and is raised by it.
     around_admit_again: Around | None = None
 
-    #: Called when an operation needs to know which jobs exist although they have no row, with ids,
-    #: and whether jobs in other databases than that of the jobs count, in the caller's transaction
-    #: or in none. It returns the ids that it keeps, each with whether the job will be stored or
-    #: sent; a rejected one may still be stored or sent later. An error, such as that of a database
-    #: which cannot be reached, is raised by the operation.
+    #: Called with the ids of jobs that have no row, which an extension may keep in an outbox, and
+    #: whether to search other databases too; in the caller's transaction or in none. It returns the
+    #: ids that it keeps, each with whether the job will be stored or sent: False if it was
+    #: rejected, and may still be sent later. An error is raised by the operation.
     kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
 
     #: Called when a wrapper has rejected jobs, with the QueueFull, to whose details it may add, and

@@ -365,7 +365,7 @@ def _run_step(name: str, run: Callable[[], Any]) -> int:
 #: What stops a program, and is no failure of the hook in which it is raised.
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
 
-#: Hooks whose error is raised by the operation, and which the core calls without a name.
+#: Hooks whose errors an operation raises, without logging which extension they are of.
 _RAISED: Final = frozenset(
     [
         "note",

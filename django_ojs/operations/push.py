@@ -193,8 +193,9 @@ def _insert_and_give(insert: Callable[..., Jobs], *args: Any) -> Jobs:
 def _insert_unheld(options: PushOptions, envelope: Envelope) -> list[EnqueuedJob] | None:
     """Insert a job by the statement that also searches for its unique key.
 
-    Return [] if another job may hold the key, and None if other statements have to find out: this
-    one takes the key before a hook could take anything else, and waits for it as long as it takes.
+    Return [] if another job may hold the key, and None if only `unique.store` can store the job:
+    this statement lets no hook act between the lock of the key and the INSERT, and it waits for the
+    lock without a limit.
     """
     if (
         not options.generated_ids

@@ -5,7 +5,7 @@ The ORM takes 0.3 ms to build the statement of a row by its key, and the databas
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model, QuerySet
 from django.db.models.sql import UpdateQuery
 
+from django_ojs.spec import json
 from django_ojs.storage import database
 
 M = TypeVar("M", bound=Model)
@@ -92,6 +93,23 @@ def instances(model: type[M], rows: Sequence[Sequence[Any]]) -> list[M]:
     return [model.from_db(connection.alias, names, row) for row in found]
 
 
+def read(which: QuerySet[Any, Any]) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, as `values_list` has them.
+
+    `Dialect.rows` reads them, because Django's loader of times takes as long as all else.
+    """
+    connection = database.connection()
+    compiler = which.query.get_compiler(connection=connection)
+    found = database.dialect_of(connection).rows(connection, *compiler.as_sql())
+    return list(compiler.results_iter([found], tuple_expected=True))
+
+
+def read_instances(which: QuerySet[M]) -> list[M]:
+    """Return the rows of a query as instances of the model; see `read`."""
+    names = _attributes(which.model)
+    return [which.model.from_db(which.db, names, row) for row in read(which)]
+
+
 def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
     """Change rows as `QuerySet.update` does, and return them as they are then.
 
@@ -117,19 +135,56 @@ def change(model: type[Model], values: str, where: str, parameters: Sequence[Any
 
 
 def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:
-    """Store these fields of rows, by one statement that is sent with the values of each row."""
+    """Store these fields of rows."""
+    table, key = model._meta.db_table, model._meta.pk.name
+    if (source := database.dialect().records) is None:
+        columns = ", ".join(f"{name} = %s" for name in names)
+        statement = f"UPDATE {table} SET {columns} WHERE {key} = %s"
+    else:
+        columns = ", ".join(f"{name} = new.{name}" for name in names)
+        statement = (
+            f"UPDATE {table} SET {columns} FROM {source.format(table=table)} AS new"
+            f" WHERE {table}.{key} = new.{key}"
+        )
+    names = (*names, key)
+    _store(model, statement, names, [[getattr(row, name) for name in names] for row in changed])
+
+
+def insert(model: type[Model], names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows, with the values of these fields."""
+    table, columns = model._meta.db_table, ", ".join(names)
+    if (source := database.dialect().records) is None:
+        values = f"VALUES ({', '.join('%s' for _ in names)})"
+    else:
+        values = f"SELECT {columns} FROM {source.format(table=table)} AS new"
+    _store(model, f"INSERT INTO {table} ({columns}) {values}", names, rows)
+
+
+def _store(
+    model: type[Model], statement: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Execute a statement with all rows as its parameter, or with the values of each."""
+    if not rows:
+        return
     connection = database.connection()
-    fields = [field for field in model._meta.concrete_fields if field.name in names]
-    columns = ", ".join(f"{field.column} = %s" for field in fields)
-    key = model._meta.pk
-    statement = f"UPDATE {model._meta.db_table} SET {columns} WHERE {key.column} = %s"
-    values = [
-        [each.get_db_prep_save(getattr(row, each.attname), connection) for each in (*fields, key)]
-        for row in changed
-    ]
-    if values:
-        with connection.cursor() as cursor:
+    with connection.cursor() as cursor:
+        if database.dialect().records is None:
+            fields = {field.name: field.get_db_prep_save for field in model._meta.concrete_fields}
+            prepare = [fields[name] for name in names]
+            values = [
+                [each(value, connection) for each, value in zip(prepare, row, strict=True)]
+                for row in rows
+            ]
             cursor.executemany(statement, values)
+            return
+        records = [
+            {
+                name: str(value) if isinstance(value, (datetime, UUID)) else value
+                for name, value in zip(names, row, strict=True)
+            }
+            for row in rows
+        ]
+        cursor.execute(statement, [json.dumps(records)])
 
 
 def exists(

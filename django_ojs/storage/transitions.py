@@ -327,9 +327,9 @@ def complete_one(job_id: UUID, claim: Claim, result: json.JSON) -> Job:
 
 
 def follow_up_ack(job: Job | Claimed, seconds: float | None = None) -> None:
-    """Do what follows the commit of an ACK that `apply_one` was not to follow up.
+    """Call the hooks that follow the commit of an ACK, after `apply_one` did not call them.
 
-    `seconds` are those that the handler ran, if they are known.
+    `seconds` is how long the handler ran, if that is known.
     """
     hooks = registry.changes.get(Trigger.ACK)
     if hooks is not None:

@@ -9,8 +9,8 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_ojs.admin import formatting, template_tags
-from django_ojs.extensions.statistics import admin_charts as charts
-from django_ojs.extensions.statistics.admin_charts import Series
+from django_ojs.extensions.statistics import admin_svg as charts
+from django_ojs.extensions.statistics.admin_svg import Series
 from tests.admin.markup import structure
 from tests.cases import together
 

@@ -16,6 +16,7 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import path
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.test import APIClient
 
 from django_ojs.conf import AUTHENTICATION
 from django_ojs.http import authentication
@@ -201,6 +202,14 @@ def test_every_scope_has_a_permission_that_migrations_make(scope: Scope) -> None
 def test_staff_without_a_permission_may_do_nothing_and_superusers_all() -> None:
     assert code(staff().get("/probe/x")) == (403, "PERMISSION_DENIED")
     assert root().delete("/probe/x").status_code == 200
+
+
+def test_the_test_client_of_drf_can_force_a_user() -> None:
+    client = APIClient()
+    client.force_authenticate(UserFactory(username="root", is_superuser=True))
+    assert client.post("/probe/x").json()["name"] == "root"
+    client.force_authenticate()
+    assert client.post("/probe/x").status_code == 401
 
 
 def test_a_session_needs_the_csrf_token_to_write_and_a_key_does_not() -> None:

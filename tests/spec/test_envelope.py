@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -345,3 +346,41 @@ def test_no_fields_raise_anything_but_our_errors(fields: dict[str, Any]) -> None
         except errors.OJSError:
             continue
         json.dumps(envelope.options_of(parsed))
+
+
+def test_many_are_read_as_each_of_them_is() -> None:
+    plain = {"type": "a.b", "meta": {"in": [1]}, "options": {"priority": 3}}
+    unique = {"options": {"unique": {"keys": ["args"]}}}
+    items: list[dict[str, Any]] = [
+        {**plain, "args": [1]},
+        {**plain, "args": [2]},
+        {**plain, "args": [3], "meta": {"in": [True]}},
+        {**plain, **unique, "args": [4]},
+        {**plain, **unique, "args": [5]},
+        {**plain, "args": [6], "id": ID},
+        {**plain, "args": [7], "options": {"tags": ["t"]}},
+        {**plain, "args": [8], "options": {"tags": ["t"]}},
+    ]
+    found = envelope.parse_many(items)
+    for made, item in zip(found, items, strict=True):
+        assert made == replace(envelope.parse(item), id=made.id)
+        assert made.document == item
+    assert len({made.id for made in found}) == len(items)
+    assert str(found[5].id) == items[5]["id"]
+    for name in ("meta", "tags", "extra"):
+        assert len({id(getattr(made, name)) for made in found}) == len(items)
+    assert found[0].meta["in"] is not found[1].meta["in"]
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        ("text", errors.InvalidArgs),
+        (None, errors.InvalidRequest),
+        (["x" * 99], errors.PayloadTooLarge),
+    ],
+)
+def test_one_of_many_is_rejected_as_it_is_alone(args: Any, error: type[errors.OJSError]) -> None:
+    items = [{"type": "a.b", "args": [1]}, {"type": "a.b", "args": args}]
+    with pytest.raises(error):
+        envelope.parse_many(items, limits=Limits(envelope_bytes=90))

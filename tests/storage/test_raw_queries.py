@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
+from django_ojs.extensions.cron.models import CronJob, CronRun
 from django_ojs.models import ApiKey, Job, Worker
 from django_ojs.operations import ack, info
 from django_ojs.operations.access import api_keys
@@ -20,8 +21,12 @@ from django_ojs.storage import database, raw_queries
 from tests import factories
 from tests.cases import together
 from tests.model_factories import ApiKeyFactory
+from tests.operations.cron.scenes import register
 
 HOUR = timedelta(hours=1)
+
+_RUN = ("name", "job_id", "scheduled_at", "triggered_by", "phase")
+_OF_CRON_JOB = ("run_count", "skipped_for", "last_run_at", "due_at", "description")
 
 pytestmark = pytest.mark.django_db
 
@@ -51,6 +56,46 @@ def test_a_worker_is_read_as_the_orm_reads_it() -> None:
     (read,) = raw_queries.rows(Worker, "id = %s", [factories.WORKER])
 
     assert _values(read) == _values(Worker.primary.get())
+
+
+def test_rows_of_a_query_are_read_as_the_orm_reads_them() -> None:
+    register("a", template={"args": [1e300, "ü"]})
+    register("b", description="text")
+    query = CronJob.primary.order_by("-name")
+
+    assert [_values(row) for row in raw_queries.read_instances(query)] == [
+        _values(row) for row in query
+    ]
+    pairs = query.values_list("name", "due_at")
+    assert raw_queries.read(pairs) == list(pairs)
+
+
+def test_many_rows_are_stored_as_the_orm_stores_them() -> None:
+    moment = datetime(2030, 1, 31, 23, 59, 59, 123456, tzinfo=UTC)
+    text = 'Zoë "the" \\ 😀\'s {0} %s'
+    names, keys = ["a", "b"], [uuid7(), uuid7()]
+    for name in names:
+        register(name)
+    rows = [(name, key, moment, text, "open") for name, key in zip(names, keys, strict=True)]
+
+    raw_queries.insert(CronRun, _RUN, rows)
+    raw_queries.insert(CronRun, ("name",), [])
+
+    stored = CronRun.primary.order_by("id")
+    assert list(stored.values_list(*_RUN)) == rows
+    # The same text in the database: it is found by its value.
+    assert stored.filter(job_id=keys[0], scheduled_at=moment).count() == 1
+
+    cron_jobs = list(CronJob.primary.order_by("name"))
+    for number, each in enumerate(cron_jobs):
+        each.run_count, each.skipped_for, each.last_run_at = number, keys[number], moment
+        each.due_at, each.description = None, text
+    raw_queries.update(CronJob, cron_jobs, _OF_CRON_JOB)
+
+    assert [_values(row) for row in CronJob.primary.order_by("name")] == [
+        _values(row) for row in cron_jobs
+    ]
+    assert CronJob.primary.filter(last_run_at=moment, due_at=None).count() == 2
 
 
 def test_a_key_is_read_as_the_orm_reads_it_and_says_what_time_it_is() -> None:

@@ -36,22 +36,17 @@ def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
 
 @together("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_file_is_used(path: Path) -> None:
-    storage = FOLDER.parent.parent
     folder, name = path.parent.name, f'"{path.stem}"'
+    modules = ("server", "base", "rows", f"{folder}_inserts", folder)
+    paths = [FOLDER.parent / f"{module}.py" for module in modules]
+    sources = [path for path in paths if path.exists()]
+    if path.is_relative_to(MARIADB):
+        sources += MARIADB.glob("*.py")
     # A part of others.
     part = rf"|{path.stem}=load\([^,]+, {name}\)"
-    if folder == "common":
-        found = [*storage.glob("**/*.py"), *storage.parent.glob("extensions/**/*.py")]
-        sources, used = found, rf'load\("common", {name}'
-    else:
-        modules = ("server", "base", "rows", f"{folder}_inserts", folder)
-        paths = [storage / f"dialects/{module}.py" for module in modules]
-        sources = [path for path in paths if path.exists()]
-        if path.is_relative_to(MARIADB):
-            sources += MARIADB.glob("*.py")
-        used = rf"self\._(rows|run|claimed)\(connection, {name}|(_SQL|self\.sql)\[{name}\]{part}"
-        # A kind of row, for `Server.read`, and how runs end, for `Dialect.end_runs`.
-        used += rf"|statement: ClassVar = {name}|EndOfRun = Literal\[[^]]*{name}"
+    used = rf"self\._(rows|run|claimed)\(connection, {name}|(SQL|self\.sql)\[{name}\]{part}"
+    # A kind of row, for `Server.read`, and how runs end, for `Dialect.end_runs`.
+    used += rf"|statement: ClassVar = {name}|EndOfRun = Literal\[[^]]*{name}"
     assert any(re.search(used, source.read_text()) for source in sources)
 
 
@@ -75,4 +70,4 @@ def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_rejected(
     with pytest.raises(Conflict):
         sql_files.before(Trigger.ACK, State.AVAILABLE)
     with pytest.raises(KeyError):
-        sql_files.load("postgresql", "push")
+        sql_files.load("postgresql", "claim")

@@ -36,7 +36,7 @@ from django_ojs.storage.dialects.base import ISOLATION, RUNS_OF_WORKER, EndOfRun
 from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+from django_ojs.storage.dialects.sql_files import load, load_all
 
 D = TypeVar("D", bound="MariaDB")
 P = ParamSpec("P")
@@ -50,13 +50,7 @@ _SQL: Final = load_all(
     now=_NOW,
     deadline_when_started=load(_HERE / "sql", "deadline_when_started"),
     collation=_COLLATION,
-    **KNOWN_QUEUES,
-    # Filled in when a statement is executed.
-    **{
-        name: f"{{{name}}}"
-        for name in ("rows", "table", "names", "slots", "how", "hold", "variable")
-    },
-) | {"counts": load("common", "counts", by="{by}", count_rows="{count_rows}")}
+)
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
 

@@ -26,7 +26,7 @@ from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob, CronOwner, CronRun
 from django_ojs.extensions.cron.operations import description, schedule
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
-from django_ojs.extensions.statistics import admin_charts as charts
+from django_ojs.extensions.statistics import admin_svg as charts
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
-
-from django.db.models.functions import Now
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
 from django_ojs.storage import raw_queries
+from django_ojs.storage.dialects.expressions import OneOf, Texts
 
 #: What firing changes of a cron job.
 _CHANGED: Final = (
@@ -18,20 +18,30 @@ _CHANGED: Final = (
 
 
 def lock_as_read(due: Mapping[str, datetime]) -> list[CronJob]:
-    """Return the cron jobs that are still due at these times, by name, locked and with `now`.
+    """Return the cron jobs that are still due at these times, by name, locked.
 
     A cron job that another transaction has locked is left to that transaction.
     """
     # They are locked in the order of their names, so that two schedulers cannot deadlock.
-    rows = CronJob.primary.filter(pk__in=list(due)).annotate(now=Now()).order_by("name")
-    locked = rows.select_for_update(skip_locked=True, no_key=True)
+    rows = CronJob.primary.filter(OneOf("name", Texts(list(due)))).order_by("name")
+    locked = raw_queries.read_instances(rows.select_for_update(skip_locked=True, no_key=True))
     return [row for row in locked if row.due_at == due[row.name]]
 
 
-def store(cron_jobs: Sequence[CronJob], runs: Sequence[CronRun]) -> None:
+class NewRun(NamedTuple):
+    """A run that is to be stored, by the columns of `CronRun`."""
+
+    name: str
+    job_id: UUID
+    scheduled_at: datetime
+    triggered_by: str
+    phase: CronRunPhase
+
+
+def store(cron_jobs: Sequence[CronJob], runs: Sequence[NewRun]) -> None:
     """Store what firing has changed of cron jobs, which the caller has locked, and their runs."""
     raw_queries.update(CronJob, cron_jobs, _CHANGED)
-    CronRun.primary.bulk_create(runs)
+    raw_queries.insert(CronRun, NewRun._fields, runs)
 
 
 def with_held_runs() -> list[str]:

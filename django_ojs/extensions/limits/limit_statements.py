@@ -68,8 +68,8 @@ class LimitStatements:
 
     #: The limit key of a job in SQL, as its index has it.
     limit_key: ClassVar[str]
-    #: The condition that the key of a job with a limit is not busy. A transaction in which a
-    #: statement does not see what was committed before it gets no such jobs.
+    #: The condition that the key of a job with a limit is not busy. It is false in a transaction of
+    #: one snapshot (REPEATABLE READ), which cannot see that others have used the key since.
     is_free: ClassVar[str] = ""
 
     def __init__(self, dialect: Dialect) -> None:

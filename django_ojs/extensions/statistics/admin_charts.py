@@ -1,268 +1,178 @@
-"""Charts as inline SVG: the geometry is computed here, the markup is in chart.html.
+"""The charts of a period, which the overview and the pages of queues show."""
 
-Geometry is text, so that no locale adds a decimal comma. Colours are classes of the stylesheet, so
-that no page needs an inline style.
-"""
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final
-
-from django.utils.html import format_html_join
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, pgettext
 
-from django_ojs.admin.formatting import duration, number, short
+from django_ojs.admin.formatting import StrOrPromise
+from django_ojs.extensions.statistics import admin_svg as svg
+from django_ojs.extensions.statistics import stats
+from django_ojs.extensions.statistics.admin_svg import Chart, Series
+from django_ojs.extensions.statistics.history import Point
+from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.reports import release_history
+from django_ojs.spec.published import EventType
 
-#: The view box of a chart; the page stretches it.
-WIDTH: Final = 600
-HEIGHT: Final = 120
 
-_ROUND: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+def history_charts(
+    points: Sequence[Point] | None, *, happened: Iterable[tuple[datetime, str]] = ()
+) -> dict[str, Any]:
+    """Return the charts of a period, and its sums and percentiles.
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Series:
-    """A series of values. `kind` is a class of the stylesheet; with `line`, it is a line, not bars.
-
-    `total` is the sum for the legend, if it includes a value that is not drawn.
+    Without `points`, all of these are unknown. `happened` are the events that the charts mark, with
+    their times.
     """
-
-    name: str
-    kind: str
-    values: Sequence[float | None]
-    line: bool = False
-    total: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
-    """An SVG path. `kind` is a class of the stylesheet."""
-
-    kind: str
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
-    """The area of a column, with its tooltip."""
-
-    x: str
-    width: str
-    title: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Marker:
-    """A vertical line at a column, such as of a pause; its tooltip says what happened."""
-
-    x: str
-    title: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chart:
-    """A chart, and the same values as a table."""
-
-    title: str
-    width: int = WIDTH
-    height: int = HEIGHT
-    bars: Sequence[Shape] = ()
-    lines: Sequence[Shape] = ()
-    columns: Sequence[Column] = ()
-    markers: Sequence[Marker] = ()
-    #: The labels of the axes: the largest value, half of it and zero; the first, middle and last
-    #: column.
-    y_labels: Sequence[str] = ()
-    unit: str = ""
-    x_labels: Sequence[str] = ()
-    legend: Sequence[tuple[str, str, str]] = ()
-    head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = field(default=(), repr=False)
-    empty: bool = False
-    #: Whether its values could not be read.
-    is_unknown: bool = False
-
-    def areas(self) -> str:
-        """Return the areas of the columns; a template takes three times as long for all of them."""
-        return format_html_join(
-            "",
-            '<rect class="ojs-hit" x="{}" width="{}" height="{}"><title>{}</title></rect>',
-            ((each.x, each.width, self.height, each.title) for each in self.columns),
+    if points is None:
+        unknown = history_charts([])
+        return {
+            name: replace(value, is_unknown=True) if isinstance(value, Chart) else None
+            for name, value in unknown.items()
+        }
+    starts = [point.timestamp for point in points]
+    markers = _markers(starts, happened)
+    names = _names(starts)
+    percentiles = [stats.percentiles(point.waited, (50, 95)) for point in points]
+    waited = _sum(point.waited for point in points)
+    ran = _sum(point.ran for point in points)
+    total, runs = (stats.percentiles(histogram, (50, 95)) for histogram in (waited, ran))
+    completed = [point.completed for point in points]
+    failed = [point.failed for point in points]
+    # The current minute is left out, because it would make every line end in a drop.
+    enqueued = [point.enqueued for point in points]
+    whole = [*enqueued[:-1], None]
+    lost = [
+        Series(name=name, kind=kind, values=values)
+        for name, kind, values in (
+            (pgettext("jobs", "rejected"), "warned", [point.rejected for point in points]),
+            (pgettext("jobs", "dropped"), "dropped", [point.dropped for point in points]),
         )
-
-    def table_rows(self) -> str:
-        """Return the rows of the table."""
-        cells = "<td>{}</td>" * (len(self.head) - 1)
-        return format_html_join("", f'<tr><th scope="row">{{}}</th>{cells}</tr>', self.rows)
-
-
-def bars(
-    title: str,
-    columns: Sequence[str],
-    series: Sequence[Series],
-    *,
-    first: str = "",
-    seconds: bool = False,
-    unit: str = "",
-    markers: Mapping[int, str] = MappingProxyType({}),
-) -> Chart:
-    """Return a chart of stacked bars, in the order of the series, with lines over them.
-
-    `columns` are the names of the columns. With `seconds`, values are durations, whose labels have
-    their own unit; `unit` is what other values count. `markers` says what happened in a column.
-    """
-    render = duration if seconds else number
-    stacked = [one for one in series if not one.line]
-    highest = max(
-        (
-            *(sum(_or_zero(one.values[index]) for one in stacked) for index in range(len(columns))),
-            *(_or_zero(value) for one in series if one.line for value in one.values),
-            0.0,
-        ),
-        default=0.0,
-    )
-    top = highest if seconds else _round_up(highest)
-    step = WIDTH / max(1, len(columns))
-    below = [0.0] * len(columns)
-    shapes = []
-    for one in stacked:
-        path = []
-        for index, value in enumerate(map(_or_zero, one.values)):
-            if value and top:
-                start, end = below[index] / top * HEIGHT, (below[index] + value) / top * HEIGHT
-                path.append(
-                    f"M{_text(index * step + step * 0.08)} {_text(HEIGHT - start)}"
-                    f"v{_text(start - end)}h{_text(step * 0.84)}v{_text(end - start)}z"
-                )
-                below[index] += value
-        shapes.append(Shape(kind=one.kind, path="".join(path)))
-    rows = [
-        (name, *(render(one.values[index]) for one in series)) for index, name in enumerate(columns)
+        if any(values)
     ]
-    return Chart(
-        title=title,
-        height=HEIGHT,
-        bars=shapes,
-        lines=[
-            Shape(kind=one.kind, path=_line(one.values, top, step, HEIGHT, middle=True))
-            for one in series
-            if one.line
-        ],
-        columns=[
-            Column(
-                x=_text(index * step),
-                width=_text(step),
-                title="\n".join(
-                    [
-                        row[0],
-                        *(f"{one.name}: {text}" for one, text in zip(series, row[1:], strict=True)),
-                        *([markers[index]] if index in markers else ()),
-                    ]
+    return {
+        "throughput": svg.bars(
+            _("Jobs in and out"),
+            names,
+            [
+                Series(name=pgettext("runs", "completed"), kind="done", values=completed),
+                Series(name=_("failed runs"), kind="failed", values=failed),
+                *lost,
+                Series(
+                    name=pgettext("jobs", "enqueued"),
+                    kind="in",
+                    values=whole,
+                    line=True,
+                    total=sum(enqueued),
                 ),
+            ],
+            unit=_unit(starts),
+            markers=markers,
+        ),
+        "waits": svg.bars(
+            _("Waiting time before a run"),
+            names,
+            [
+                Series(
+                    name=name,
+                    kind=kind,
+                    values=[_seconds(point[name]) for point in percentiles],
+                    line=True,
+                )
+                for name, kind in (("p50", "in"), ("p95", "warned"))
+            ],
+            seconds=True,
+            markers=markers,
+        ),
+        "waited": svg.histogram(_("Waiting times"), waited, kind="in"),
+        "ran": svg.histogram(_("Running times"), ran),
+        "p50": _seconds(total["p50"]),
+        "p95": _seconds(total["p95"]),
+        "ran_p50": _seconds(runs["p50"]),
+        "ran_p95": _seconds(runs["p95"]),
+        "completed": sum(completed),
+        "failed": sum(failed),
+    }
+
+
+def release_markers(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
+    """Return what charts mark where the release of the workers has changed."""
+    return _named(release_history.changes(since, queue))
+
+
+def change_markers(
+    since: datetime, names: Mapping[EventType, StrOrPromise]
+) -> list[tuple[datetime, str]]:
+    """Return what the charts of the overview mark: starts and releases of workers, and changes.
+
+    `names` are the words for the changes of queues. Workers that start in one minute have one mark.
+    """
+    latest = release_history.read((*names, EventType.WORKER_STARTED))
+    started = Counter(
+        event.time.replace(second=0, microsecond=0)
+        for event in latest
+        if event.type is EventType.WORKER_STARTED
+    )
+    return [
+        *(
+            (
+                minute,
+                ngettext("%(count)d worker started", "%(count)d workers started", count)
+                % {"count": count},
             )
-            for index, row in enumerate(rows)
-        ],
-        markers=[
-            Marker(x=_text(index * step + step / 2), title=text) for index, text in markers.items()
-        ],
-        y_labels=_y_labels(top, seconds=seconds) if highest else (),
-        unit=unit,
-        x_labels=(columns[0], columns[len(columns) // 2], columns[-1])
-        if len(columns) > 2
-        else columns,
-        legend=[(one.name, one.kind, "" if seconds else number(_total(one))) for one in series],
-        head=(first or _("time"), *(one.name for one in series)),
-        rows=rows,
-        empty=not highest,
-    )
+            for minute, count in started.items()
+        ),
+        *(
+            (event.time, f"{event.subject}: {names[event.type]}")
+            for event in latest
+            if event.type in names
+        ),
+        *_named(release_history.changes(since, latest=latest)),
+    ]
 
 
-def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
-    render = duration if seconds else short
-    return (render(top), render(top / 2), "0")
+def _named(releases: Iterable[tuple[datetime, str]]) -> list[tuple[datetime, str]]:
+    return [(time, _("release %(release)s") % {"release": release}) for time, release in releases]
 
 
-def sparkline(title: str, values: Sequence[float], *, came: Sequence[float] = ()) -> Chart:
-    """Return a line without axes, as high as a line of text; `came` is a second line."""
-    width, height, top = 90, 24, max((*values, *came, 0))
-    step = width / max(1, len(values) - 1)
-    line = _line(values, top, step, height - 2, middle=False, down=1)
-    area = f"{line}V{height}H0z" if line else ""
-    return Chart(
-        title=title,
-        width=width,
-        height=height,
-        bars=[Shape(kind="done", path=area)],
-        lines=[
-            Shape(kind="in", path=_line(came, top, step, height - 2, middle=False, down=1)),
-            Shape(kind="done", path=line),
-        ],
-        empty=not top,
-    )
+def _markers(
+    starts: Sequence[datetime], happened: Iterable[tuple[datetime, str]]
+) -> dict[int, str]:
+    found: dict[int, list[str]] = {}
+    for time, text in sorted(happened):
+        if starts and time >= starts[0]:
+            shown = f"{text}, {timezone.localtime(time):%H:%M:%S}"
+            found.setdefault(bisect_right(starts, time) - 1, []).append(shown)
+    return {index: "\n".join(texts) for index, texts in found.items()}
 
 
-def histogram(title: str, buckets: Sequence[int], *, kind: str = "done") -> Chart:
-    """Return a chart of a histogram by powers of two milliseconds (see `Rollup`)."""
-    used = [index for index, count in enumerate(buckets) if count]
-    shown = range(min(used, default=0), max(used, default=0) + 1)
-    names = [_range(index, len(buckets)) for index in shown]
-    series = [Series(name=_("jobs"), kind=kind, values=[buckets[index] for index in shown])]
-    return bars(title, names, series, first=_("duration"), unit=_("number of jobs"))
-
-
-def _range(index: int, number_of_buckets: int) -> str:
-    if index == 0:
-        return _("under %(duration)s") % {"duration": duration(0.001)}
-    low = duration(2 ** (index - 1) / 1000)
-    if index == number_of_buckets - 1:
-        return _("over %(duration)s") % {"duration": low}
-    return _("%(low)s to %(high)s") % {"low": low, "high": duration(2**index / 1000)}
-
-
-def _line(
-    values: Sequence[float | None],
-    top: float,
-    step: float,
-    height: float,
-    *,
-    middle: bool,
-    down: float = 0,
-) -> str:
-    if not top:
+def _unit(starts: Sequence[datetime]) -> str:
+    if len(starts) < 2:
         return ""
-    path, shift, pen = [], step / 2 if middle else 0.0, "M"
-    for index, value in enumerate(values):
-        if value is None:  # An unknown value is a gap in the line.
-            pen = "M"
-            continue
-        x, y = index * step + shift, height - value / top * height + down
-        if pen == "M" and (index + 1 == len(values) or values[index + 1] is None):
-            # A single value between gaps is drawn as a short line, because a point would not be
-            # seen.
-            path.append(f"M{_text(x - step / 2)} {_text(y)}H{_text(x + step / 2)}")
-            continue
-        path.append(f"{pen}{_text(x)} {_text(y)}")
-        pen = "L"
-    return "".join(path)
+    minutes = (starts[1] - starts[0]) // timedelta(minutes=1)
+    if minutes == 60:
+        return _("per hour")
+    if minutes == 1:
+        return _("per minute")
+    return _("per %(minutes)d min") % {"minutes": minutes}
 
 
-def _round_up(value: float) -> float:
-    if value <= 0:
-        return 0.0
-    size = 1.0
-    while size * 10 < value:
-        size *= 10
-    return max(1.0, next(size * step for step in _ROUND if size * step >= value))
+def _names(moments: Sequence[datetime]) -> list[str]:
+    with_day = len(moments) > 1 and moments[-1] - moments[0] > timedelta(hours=2)
+    form = "D H:i" if with_day else "H:i"
+    return [date_format(timezone.localtime(moment), form) for moment in moments]
 
 
-def _total(series: Series) -> float:
-    return sum(map(_or_zero, series.values)) if series.total is None else series.total
+def _sum(histograms: Iterable[Sequence[int]]) -> list[int]:
+    nothing = [0] * BUCKETS
+    return [sum(column) for column in zip(nothing, *histograms, strict=True)]
 
 
-def _or_zero(value: float | None) -> float:
-    return 0.0 if value is None else float(value)
-
-
-def _text(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.formatting import duration, number
 from django_ojs.admin.panels import AdminColumn
-from django_ojs.extensions.statistics.admin_charts import Chart, sparkline
+from django_ojs.extensions.statistics.admin_svg import Chart, sparkline
 from django_ojs.models import Queue
 from django_ojs.reports.queue_overview import Flow, OverviewRow
 

@@ -13,7 +13,7 @@ from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.extensions.statistics import job_type, rollups
-from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
+from django_ojs.extensions.statistics.admin_charts import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs import redaction

@@ -15,7 +15,7 @@ from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.extension import WantedEvents
 from django_ojs.extensions.statistics import type_runs
-from django_ojs.extensions.statistics.admin_queue_figures import (
+from django_ojs.extensions.statistics.admin_charts import (
     change_markers,
     history_charts,
     release_markers,

@@ -12,7 +12,7 @@ from django_ojs.spec.envelope.model import (
     Envelope,
     Limits,
 )
-from django_ojs.spec.envelope.parse import ATTRIBUTES, parse, parse_alike, when_text
+from django_ojs.spec.envelope.parse import ATTRIBUTES, parse, parse_alike, parse_many, when_text
 from django_ojs.spec.envelope.render import StoredJob, outline, render, workflow_of
 from django_ojs.spec.envelope.stored import options_of, store_with, with_stored
 from django_ojs.spec.envelope.validate import (
@@ -48,6 +48,7 @@ __all__ = [
     "outline",
     "parse",
     "parse_alike",
+    "parse_many",
     "render",
     "sized",
     "store_with",

@@ -1,5 +1,6 @@
 """Reading an envelope from JSON, in core's dialect, the HTTP binding's, or both (core §7.1)."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -68,6 +69,38 @@ def parse(
     return envelope
 
 
+def parse_many(
+    items: Sequence[Mapping[str, Any]],
+    *,
+    default_retry: RetryPolicy = DEFAULT,
+    limits: Limits | None = DEFAULT_LIMITS,
+) -> list[Envelope]:
+    """Return the envelopes that decoded JSON objects describe, each as `parse` does.
+
+    What several of them have in common, all but `args`, is read once.
+    """
+    envelopes = []
+    known: dict[str, Envelope] = {}
+    for item in items:
+        shared = _without_args(item)
+        alike = known.get(shared)
+        if alike is None or not isinstance(item.get("args"), list):
+            envelope = parse(item, default_retry=default_retry, limits=limits)
+            # The key of a policy may depend on the arguments.
+            has_key = envelope.unique is not None or envelope.rate_limit is not None
+            if not (has_key or item.get("id") or envelope.tags or envelope.extra):
+                known[shared] = envelope
+        else:
+            if limits is not None:
+                check_size(item, limits)
+            envelope = copy.copy(alike)
+            envelope.id, envelope.args, envelope.document = uuid7(), item["args"], item
+            # No list or object belongs to two jobs.
+            envelope.meta, envelope.tags, envelope.extra = copy.deepcopy(alike.meta), [], {}
+        envelopes.append(envelope)
+    return envelopes
+
+
 def parse_alike(
     items: Sequence[Any],
     *,
@@ -97,7 +130,7 @@ def parse_alike(
     return AlikeJobs.of(common, all_args)
 
 
-def _without_args(item: dict[str, Any]) -> str:
+def _without_args(item: Mapping[str, Any]) -> str:
     # The values are not compared by `==`: 1, 1.0 and True are equal, but different JSON.
     return repr({**item, "args": None})
 

@@ -379,10 +379,11 @@ class Dialect(Server):
         return f"EXISTS ({found})"
 
     def steady(self, beat_ms: str = "0") -> str:
-        """Return the SQL condition that heartbeats have been stored without a gap until now.
+        """Return the SQL condition that some worker has stored its heartbeats for a time until now.
 
-        The time before is two intervals, and so many milliseconds, which may be an expression about
-        the row that is judged. In this time, each other worker could report.
+        If so, another worker that stored none in this time was not kept from it by the database.
+        The time is two of its intervals, or five seconds if that is shorter, and at least `beat_ms`
+        milliseconds: SQL that may name columns of the row which is judged.
         """
         return self.sql["steady"].format(beat_ms=beat_ms)
 

@@ -32,7 +32,7 @@ class HasForm(Contains):
 
 
 class OneOf(Lookup):
-    """Whether a column is one of these ids, as one parameter.
+    """Whether a column is one of these ids or texts, as one parameter.
 
     `pk__in` has a parameter for each id; five hundred take longer to parse than to delete. It is a
     lookup, because Django compares a function with true on MariaDB: no index is used for that, and
@@ -42,8 +42,8 @@ class OneOf(Lookup):
     lookup_name = "one_of"
     prepare_rhs = False
 
-    def __init__(self, column: str, keys: Collection[UUID]) -> None:
-        super().__init__(F(column), Keys(list(keys)))
+    def __init__(self, column: str, keys: "Collection[UUID] | Texts") -> None:
+        super().__init__(F(column), keys if isinstance(keys, Texts) else Keys(list(keys)))
 
     def as_sql(self, compiler: Any, connection: Any, operator: str = "= ANY") -> Any:
         lhs, params = self.process_lhs(compiler, connection)
@@ -126,6 +126,16 @@ class Keys(Value):
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return "(SELECT value FROM json_each(%s))", [as_json(self.value)]
+
+
+class Texts(Keys):
+    """Texts, as one parameter."""
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        return "(%s::text[])", [self.value]
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return "(SELECT value FROM json_each(%s))", [json.dumps(self.value)]
 
 
 def as_array(keys: Collection[UUID]) -> str:

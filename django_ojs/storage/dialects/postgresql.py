@@ -24,27 +24,16 @@ from django_ojs.storage.dialects.server import (
     Session,
     is_of_worker,
 )
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
+from django_ojs.storage.dialects.sql_files import load, load_all, schema_files
 
 _NOW = "statement_timestamp()"
 _SQL = load_all(
     "postgresql",
+    now=_NOW,
     count_differences=load("postgresql", "count_differences"),
     deadline_when_started=load("postgresql", "deadline_when_started"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
-    **{
-        name: f"{{{name}}}"
-        for name in (
-            *("calls", "on_conflict", "others", "procedure", "where_admitted"),
-            *("limit", "milliseconds", "try_"),
-        )
-    },
-) | {
-    "due_queues": load("common", "due_queues", now=_NOW),
-    "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
-    "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
-    "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),
-}
+)
 #: A server that disappears without ending its connections is noticed after eight seconds, leaving
 #: time for a heartbeat before the worker counts as dead. A host that does not respond is given up
 #: after four seconds. The system's own limits are a quarter of an hour, and two hours on an idle
@@ -136,6 +125,15 @@ def _kept(
     return found
 
 
+def _rows(connection: BaseDatabaseWrapper, statement: str, values: Any) -> list[Any]:
+    with connection.cursor() as cursor:
+        # psycopg reads the times in C. Django's loader, written in Python, took a sixth of what a
+        # worker computes for a short job.
+        cursor.adapters.register_loader("timestamptz", _times())
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
+
+
 def _repeats(connection: BaseDatabaseWrapper) -> bool:
     """Whether this is a statement that the session executes again and again."""
     known = is_of_worker.get()
@@ -157,6 +155,7 @@ class PostgreSQL(Inserts):
     sql = _SQL
     now = _NOW
     name = "postgresql"
+    records = "json_populate_recordset(NULL::{table}, %s::json)"
     schema = schema_files(name, "constraints", "counts", "count_triggers", "admission", "push")
     drop: ClassVar = {
         "TRIGGER": "DROP TRIGGER {name} ON {table}",
@@ -330,13 +329,7 @@ class PostgreSQL(Inserts):
             kept = _kept(connection, statement.format(**parts), values)
             if kept is not None:
                 return kept
-        with connection.cursor() as cursor:
-            # psycopg reads the times in C. Django's loader, written in Python, took a sixth of what
-            # a worker computes for a short job.
-            cursor.adapters.register_loader("timestamptz", _times())
-            cursor.execute(statement.format(**parts) if parts else statement, values)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+        return _rows(connection, statement.format(**parts) if parts else statement, values)
 
     def rows(
         self,
@@ -350,7 +343,7 @@ class PostgreSQL(Inserts):
             kept = _kept(connection, statement, values)
             if kept is not None:
                 return kept
-        return super().rows(connection, statement, values)
+        return _rows(connection, statement, values)
 
     def complete(
         self,

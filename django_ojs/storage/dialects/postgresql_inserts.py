@@ -36,26 +36,9 @@ from django_ojs.storage.dialects.job_row import (
 )
 from django_ojs.storage.dialects.sql_files import load
 
-_SQL: Final = {
-    "insert_jobs": load(
-        "postgresql",
-        "insert_jobs",
-        where_admitted="{where_admitted}",
-        on_conflict="{on_conflict}",
-    ),
-    "push": load("postgresql", "push", procedure="{procedure}", others="{others}"),
-}
+_SQL: Final = {"push": load("postgresql", "push")}
 _WHERE_ADMITTED: Final = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN: Final = "ON CONFLICT (id) DO NOTHING"
-#: The statements by whether the ids were generated, and whether the queues have to have room.
-_INSERT_JOBS: Final = {
-    (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
-        where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
-        on_conflict="" if generated_ids else _SKIP_TAKEN,
-    )
-    for generated_ids in (True, False)
-    for only_if_admitted in (True, False)
-}
 #: The other arguments of all procedures, in order, and their defaults as SQL. The call contains
 #: them, because PostgreSQL would parse the defaults of a procedure for each call, which takes
 #: longer.
@@ -113,8 +96,12 @@ class Inserts(Dialect):
         values: list[Any] = [text]
         if only_if_admitted:
             values += [*_admission_arguments(envelopes, text), alone]
+        statement = self.sql["insert_jobs"].format(
+            where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
+            on_conflict="" if generated_ids else _SKIP_TAKEN,
+        )
         with connection.cursor() as cursor:
-            cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], values)
+            cursor.execute(statement, values)
             found = cursor.fetchall()
         if not found and only_if_admitted:
             return None

@@ -111,8 +111,10 @@ class InvalidIndex:
     name: str
 
 
-#: In a claim and in completions: whether they are of a worker, which repeats them all the time.
-#: None elsewhere, and in a caller's transaction, which is not repeated after an error.
+#: Who executes a claim or completions (see `transitions.keeping_plans`). True: a registered worker,
+#: whose session keeps the plans. False: another client, whose session keeps them after many claims.
+#: None, the default: as False, but without plans in a transaction. A lost plan would end it with an
+#: error, and a caller's transaction is not tried again.
 is_of_worker: Final[ContextVar[bool | None]] = ContextVar("ojs_claim_is_of_worker", default=None)
 
 
@@ -153,6 +155,9 @@ class Server(ABC):
     has_one_writer: ClassVar[bool]
     #: Whether an UPDATE can return the rows that it has changed.
     has_update_returning: ClassVar[bool] = True
+    #: The SQL of rows of a `{table}`, from one parameter that is a JSON array of objects; None if a
+    #: statement takes the rows one after the other.
+    records: ClassVar[str | None] = None
 
     def read(self, connection: BaseDatabaseWrapper, kind: type[R], values: Any = None) -> list[R]:
         """Return the rows of a statement that only reads.

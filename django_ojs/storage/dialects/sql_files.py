@@ -4,6 +4,7 @@ Those that more than one database understands are in `sql/common`.
 
 States come from the transition table only: `{before_<transition>}` is the condition on
 the old state, `{after_<transition>}` the new state, and `{<state>}` one in which PUSH stores a job.
+What is in two braces, as `{{names}}`, is filled in when a statement is executed.
 """
 
 import re
@@ -48,19 +49,9 @@ def load(folder: str | Path, name: str, **values: str) -> str:
 
 
 def load_all(folder: str | Path, **values: str) -> dict[str, str]:
-    """Return the statements of a folder, by the name of the file."""
-    names = [path.name.removesuffix(".sql") for path in (_FOLDER / folder).iterdir()]
-    return {name: load(folder, name, **values) for name in names}
-
-
-#: The parts of known_queues.sql, which a query fills in (see `storage.figures.known_queues`).
-KNOWN_QUEUES: Final = {
-    name: f"{{{name}}}"
-    for name in (
-        *("after", "condition", "count_rows", "in_code", "limit", "order", "with_jobs"),
-        *("waiting", "unfinished", "reserved"),
-    )
-}
+    """Return the statements of a folder, and those of `common` that it lacks, by their names."""
+    chosen = {path.stem: each for each in ("common", folder) for path in (_FOLDER / each).iterdir()}
+    return {name: load(each, name, **values) for name, each in chosen.items()}
 
 
 def _quoted(text: str) -> str:

@@ -24,7 +24,7 @@ from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import NewRow, new_rows, rows_of
 from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all, schema_files
+from django_ojs.storage.dialects.sql_files import load, load_all, schema_files
 
 #: Django stores times in this form: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
@@ -32,15 +32,9 @@ _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 _SQL = load_all(
     "sqlite",
     now=_NOW,
-    room="{room}",
     deadline_when_started=load("sqlite", "deadline_when_started"),
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
-) | {
-    "due_queues": load("common", "due_queues", now=_NOW),
-    "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
-    "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
-    "counts": load("common", "counts", by="{by}", count_rows="{count_rows}"),
-}
+)
 #: The statements by whether the queues have to have room.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),

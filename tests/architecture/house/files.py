@@ -321,16 +321,14 @@ def database_methods() -> Count:
 
 @number("sql-files", "SQL files of PostgreSQL")
 def sql_files() -> Count:
-    """Files of statements of PostgreSQL, and those of `common` that its dialect names."""
+    """Files of statements of PostgreSQL, and those of `common` that it does not have itself."""
     folder = ROOT / data()["interface"]["statements"]
-    dialect = known()[f"{PACKAGE}.{data()['interface']['postgresql']}"].read_text()
-    own = {f"postgresql/{path.name}" for path in (folder / "postgresql").glob("*.sql")}
-    common = {
-        f"common/{path.name}"
-        for path in (folder / "common").glob("*.sql")
-        if f'"{path.stem}"' in dialect
+    names = {
+        path.name: f"{each}/{path.name}"
+        for each in ("common", "postgresql")
+        for path in (folder / each).glob("*.sql")
     }
-    return of(own | common)
+    return of(set(names.values()))
 
 
 @cache

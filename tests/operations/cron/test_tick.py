@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from django.db.models import F
 from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 
+from django_ojs import hooks
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron import storage as cron_jobs
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
@@ -20,6 +22,7 @@ from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, re
 from django_ojs.operations.due_jobs import DueCheck
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.spec.states import State
+from django_ojs.storage import database
 from tests.factories import BOOM, jobs, read
 from tests.held_key import held_key
 from tests.operations.cron.scenes import SECOND, events, make_due, reasons, register, tick
@@ -99,6 +102,39 @@ def test_a_batch_is_bounded_and_the_earliest_go_first() -> None:
     assert cron.fire_due(limit=2) == 1
 
 
+def test_jobs_of_alike_schedules_have_their_own_values() -> None:
+    options = {"queue": "slow", "retry": {"max_attempts": 2}}
+    for n in range(3):
+        register(f"c{n}", template={"args": [n], "meta": {"in": {"n": [1]}}, "options": options})
+    register("other", template={"args": [3], "meta": {"in": {"n": [1.0]}}, "options": options})
+    assert tick("c0", "c1", "c2", "other") == 4
+    found = {job.meta["cron_name"]: job for job in jobs()}
+    assert {name: job.args for name, job in found.items()} == {
+        "c0": [0],
+        "c1": [1],
+        "c2": [2],
+        "other": [3],
+    }
+    assert {(job.queue, job.max_attempts) for job in found.values()} == {("slow", 2)}
+    assert isinstance(found["other"].meta["in"]["n"][0], float)
+    assert isinstance(found["c2"].meta["in"]["n"][0], int)
+    assert {row.last_job_id for row in CronJob.primary.all()} == {job.pk for job in jobs()}
+
+
+def test_the_number_of_statements_does_not_depend_on_how_many_are_due() -> None:
+    names = [f"c{n}" for n in range(12)]
+    for name in names:
+        register(name, overlap_policy="allow")
+    numbers = []
+    for due in (names[:2], names):
+        make_due(*due)
+        with CaptureQueriesContext(database.connection()) as captured:
+            assert cron.fire_due() == len(due)
+        numbers.append(len(captured))
+        CronRun.primary.all().delete()
+    assert numbers[0] == numbers[1]
+
+
 @pytest.mark.requirement("CRON-25")
 def test_of_missed_occurrences_one_enqueues_a_job_and_the_others_are_reported(
     caplog: pytest.LogCaptureFixture,
@@ -118,6 +154,16 @@ def test_of_missed_occurrences_one_enqueues_a_job_and_the_others_are_reported(
     assert triggered.data["scheduled_time"] == f"{at:%Y-%m-%dT%H:%M:%S}.000Z"
     assert f"{missed} occurrences since" in caplog.text
     assert cron.fire_due() == 0
+
+
+def test_missed_occurrences_are_in_the_log_where_nothing_wants_events(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(expression="@every 10m")
+    monkeypatch.setattr(hooks.registry, "published", ())
+    assert tick("report", ago=timedelta(minutes=25)) == 1
+    assert "2 occurrences since" in caplog.text
+    assert not events()
 
 
 def test_an_interval_keeps_its_rhythm_after_missed_occurrences() -> None:

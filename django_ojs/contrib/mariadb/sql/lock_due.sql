@@ -1,5 +1,5 @@
 -- Locks those of these jobs that are still due, and that no other transaction has locked.
 SELECT j.id, j.queue, j.state, j.due_at
-FROM ({rows}) AS wanted STRAIGHT_JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = wanted.id
+FROM ({{rows}}) AS wanted STRAIGHT_JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = wanted.id
 WHERE j.state {before_timer} AND j.due_at <= {now}
 FOR UPDATE SKIP LOCKED

@@ -5,5 +5,5 @@
 -- and a claim would skip a job that was just enqueued. So it is in each statement that locks jobs.
 SELECT j.id, j.queue, j.type, j.state, j.run, j.worker_id, j.attempt, j.returned, j.max_attempts,
        j.due_at, j.options, UTC_TIMESTAMP(6)
-FROM ({rows}) AS wanted STRAIGHT_JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = wanted.id
+FROM ({{rows}}) AS wanted STRAIGHT_JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = wanted.id
 FOR UPDATE SKIP LOCKED

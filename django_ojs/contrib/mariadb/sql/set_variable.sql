@@ -1,2 +1,2 @@
 -- Sets a variable of the session.
-SET SESSION {variable} = %s
+SET SESSION {{variable}} = %s

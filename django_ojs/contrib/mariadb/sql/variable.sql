@@ -1,2 +1,2 @@
 -- A variable of the session.
-SELECT @@{variable}
+SELECT @@{{variable}}

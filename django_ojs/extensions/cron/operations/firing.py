@@ -15,12 +15,13 @@ from django_ojs.extensions.cron import cron_events
 from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase, OverlapPolicy
 from django_ojs.extensions.cron.operations.queries import split
+from django_ojs.extensions.cron.storage import NewRun
 from django_ojs.hooks import publish_all, registry
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.operations.push import PushOptions, push_batch
-from django_ojs.spec.envelope import Envelope, parse
+from django_ojs.spec.envelope import Envelope, parse_many
 from django_ojs.spec.errors import (
     Conflict,
     DuplicateJob,
@@ -175,7 +176,7 @@ def _push(runs: Sequence[Firing], options: PushOptions) -> None:
         return
     try:
         with database.atomic():
-            results = push_batch([_envelope(run) for run in runs], options)
+            results = push_batch(_envelopes(runs), options)
     except (InterfaceError, OperationalError):
         raise
     except Exception as error:
@@ -200,21 +201,23 @@ def _is_locked(error: Exception) -> bool:
     return isinstance(error, UniqueKeyLocked)
 
 
-def _envelope(run: Firing) -> Envelope:
-    occurrence, values = run.occurrence, settings()
-    envelope = parse(
-        occurrence.cron_job.template, default_retry=values.default_retry, limits=values.limits
-    )
-    envelope.meta = {
-        **envelope.meta,
-        "cron_name": occurrence.cron_job.name,
-        "cron_triggered_at": format_timestamp(occurrence.scheduled_at),
-    }
-    if run.is_held and _is_for_elsewhere(envelope):
-        # Only the other server could activate it, and nothing here learns when an earlier run ends.
-        run.is_held = False
-    envelope.pending = run.is_held
-    return envelope
+def _envelopes(runs: Sequence[Firing]) -> list[Envelope]:
+    values = settings()
+    templates = [run.occurrence.cron_job.template for run in runs]
+    envelopes = parse_many(templates, default_retry=values.default_retry, limits=values.limits)
+    for run, envelope in zip(runs, envelopes, strict=True):
+        occurrence = run.occurrence
+        envelope.meta = {
+            **envelope.meta,
+            "cron_name": occurrence.cron_job.name,
+            "cron_triggered_at": format_timestamp(occurrence.scheduled_at),
+        }
+        if run.is_held and _is_for_elsewhere(envelope):
+            # Only the other server could activate it, and nothing here learns when an earlier run
+            # ends.
+            run.is_held = False
+        envelope.pending = run.is_held
+    return envelopes
 
 
 def _is_for_elsewhere(envelope: Envelope) -> bool:
@@ -251,51 +254,47 @@ def _rejected(run: Firing, error: Exception) -> SkippedRun:
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 
 
-def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
+def record(runs: Sequence[Firing], now: datetime) -> list[NewRun]:
     """Publish what happened, and note on each cron job that it has enqueued a job.
 
     Return the runs; the caller stores them, and the cron jobs.
     """
-    rows: list[CronRun] = []
-    events: list[NewEvent] = []
+    rows: list[NewRun] = []
     for run in runs:
         occurrence, cron_job = run.occurrence, run.occurrence.cron_job
         if isinstance(run.result, EnqueuedJob):
-            rows.append(
-                CronRun(
-                    name=cron_job.name,
-                    job_id=run.result.id,
-                    scheduled_at=occurrence.scheduled_at,
-                    triggered_by=occurrence.by,
-                    phase=CronRunPhase.HELD if run.is_held else CronRunPhase.OPEN,
-                )
-            )
+            phase = CronRunPhase.HELD if run.is_held else CronRunPhase.OPEN
+            at, by = occurrence.scheduled_at, occurrence.by
+            rows.append(NewRun(cron_job.name, run.result.id, at, by, phase))
             cron_job.run_count += 1
             cron_job.skipped_count, cron_job.skipped_since = 0, None
             cron_job.skipped_why, cron_job.skipped_for = "", None
             cron_job.last_run_at, cron_job.last_job_id = now, run.result.id
-            events.append(
-                event_source(cron_job).triggered(
-                    job_id=run.result.id,
-                    job_type=run.result.type,
-                    run_count=cron_job.run_count,
-                    scheduled_at=occurrence.scheduled_at,
-                    at=now,
-                    by=occurrence.by,
-                )
-            )
         elif run.result is not None:
             if not cron_job.skipped_count:
                 cron_job.skipped_since = occurrence.scheduled_at
             cron_job.skipped_count += 1
             cron_job.skipped_why, cron_job.skipped_for = run.result.reason, run.result.job_id
-            events.append(
-                event_source(cron_job).skipped(
-                    run.result.reason,
-                    scheduled_at=occurrence.scheduled_at,
-                    job_id=run.result.job_id,
-                    message=run.result.message,
-                )
-            )
+    # Without an extension that wants them, no event is made.
+    events = (_event(run, run.result, now) for run in runs if run.result is not None)
     publish_all(events)
     return rows
+
+
+def _event(run: Firing, result: EnqueuedJob | SkippedRun, now: datetime) -> NewEvent:
+    occurrence, cron_job = run.occurrence, run.occurrence.cron_job
+    if isinstance(result, EnqueuedJob):
+        return event_source(cron_job).triggered(
+            job_id=result.id,
+            job_type=result.type,
+            run_count=cron_job.run_count,
+            scheduled_at=occurrence.scheduled_at,
+            at=now,
+            by=occurrence.by,
+        )
+    return event_source(cron_job).skipped(
+        result.reason,
+        scheduled_at=occurrence.scheduled_at,
+        job_id=result.job_id,
+        message=result.message,
+    )

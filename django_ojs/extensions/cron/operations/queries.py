@@ -14,7 +14,7 @@ from django_ojs.operations import keyset
 from django_ojs.operations.keyset import FIRST_PAGE, Page, PageRequest
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.expressions import OneOf, Texts
 
 
 def page(
@@ -83,8 +83,8 @@ def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRu
     A run has ended when its job has: it was completed, cancelled or discarded, or is not stored any
     more.
     """
-    open_runs = CronRun.primary.filter(name__in=names).exclude(phase=CronRunPhase.ENDED)
-    rows = list(open_runs.order_by("id"))
+    runs = CronRun.primary.filter(OneOf("name", Texts(list(names)))).order_by("id")
+    rows = list(runs.exclude(phase=CronRunPhase.ENDED))
     going_on = unended_jobs([run.job_id for run in rows])
     by_name: dict[str, list[CronRun]] = {}
     for run in rows:

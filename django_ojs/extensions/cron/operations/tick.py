@@ -6,12 +6,13 @@ occurrence and enqueues its job, and one that dies has done neither.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, cast
+from functools import cache
+from typing import Any, Final, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.extensions.cron import storage as cron_jobs
@@ -35,12 +36,22 @@ logger = logging.getLogger("django_ojs.cron")
 INTERVAL = 0.4
 
 
+class _Read(NamedTuple):
+    """A cron job that is due, as it was read."""
+
+    name: str
+    expression: str
+    timezone: str
+    due_at: datetime
+    next_run_at: datetime | None
+    now: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class _Due:
     """A cron job as it was read, and what is due of it."""
 
-    read: CronJob
-    due_at: datetime
+    read: _Read
     passed: Passed
     error: str = ""
 
@@ -62,24 +73,29 @@ class _Page:
     def reset(self) -> None:
         self._after: tuple[datetime, str] | None = None
 
-    def next(self, limit: int) -> Sequence[CronJob]:
+    def next(self, limit: int) -> Sequence[_Read]:
         due = (
             CronJob.primary.filter(due_at__lte=Now())
-            .annotate(now=Now())
             .order_by("due_at", "name")
-            .only("name", "expression", "timezone", "due_at", "next_run_at")
+            .values_list("name", "expression", "timezone", "due_at", "next_run_at", Now())
         )
         if self._after is None:
-            return list(due[:limit])
+            return _read(due[:limit])
         at, name = self._after
         is_later = Q(due_at__gt=at) | Q(due_at=at, name__gt=name)
-        found = list(due.filter(is_later)[:limit])
-        return [*found, *due.exclude(is_later)[: limit - len(found)]]
+        found = _read(due.filter(is_later)[:limit])
+        if len(found) < limit:
+            found += _read(due.exclude(is_later)[: limit - len(found)])
+        return found
 
-    def go_on(self, found: Sequence[CronJob], limit: int, *, some_wait: bool) -> None:
+    def go_on(self, found: Sequence[_Read], limit: int, *, some_wait: bool) -> None:
         """Note what became of the page that `next` has returned."""
         last = found[-1] if some_wait and len(found) == limit else None
-        self._after = None if last is None else (cast("datetime", last.due_at), last.name)
+        self._after = None if last is None else (last.due_at, last.name)
+
+
+def _read(due: QuerySet[CronJob, tuple[Any, ...]]) -> list[_Read]:
+    return [_Read(*row) for row in raw_queries.read(due)]
 
 
 _page: Final = in_memory_state.register(_Page())
@@ -117,31 +133,31 @@ def fire_due(limit: int = BATCH) -> int:
     found = _page.next(limit)
     fired = 0
     if found:
-        fired, waiting = _fire({row.name: _evaluate(row) for row in found})
+        # Many schedules may be alike.
+        evaluate = cache(schedule.passed)
+        fired, waiting = _fire({row.name: _evaluate(row, evaluate) for row in found}, found[0].now)
         _page.go_on(found, limit, some_wait=waiting > 0)
     return fired + release()
 
 
-def _evaluate(row: CronJob) -> _Due:
-    # The query has returned only rows with a `due_at`.
-    due_at, now = cast("datetime", row.due_at), cast("datetime", row.now)  # type: ignore[attr-defined]  # annotated
+def _evaluate(row: _Read, evaluate: Callable[..., Passed]) -> _Due:
     try:
-        is_skipped = due_at != row.next_run_at
-        passed = schedule.passed(row.expression, row.timezone, due_at, now, is_skipped=is_skipped)
+        is_skipped = row.due_at != row.next_run_at
+        passed = evaluate(row.expression, row.timezone, row.due_at, row.now, is_skipped=is_skipped)
     except CronExpressionError as error:
         # It was checked when it was registered: the timezone database has changed since.
         logger.error("The cron job %s cannot be evaluated any more: %s", row.name, error)
-        return _Due(row, due_at, Passed(), error=str(error))
-    return _Due(row, due_at, passed)
+        return _Due(row, Passed(), error=str(error))
+    return _Due(row, passed)
 
 
 @database.write_transaction
-def _fire(due: dict[str, _Due]) -> tuple[int, int]:
+def _fire(due: dict[str, _Due], now: datetime) -> tuple[int, int]:
     """Enqueue what is due. Return how many cron jobs were moved on, and how many have to wait."""
-    rows = cron_jobs.lock_as_read({name: each.due_at for name, each in due.items()})
+    rows = cron_jobs.lock_as_read({name: each.read.due_at for name, each in due.items()})
     if not rows:
         return 0, 0
-    rows.sort(key=lambda row: (due[row.name].due_at, row.name))
+    rows.sort(key=lambda row: (due[row.name].read.due_at, row.name))
     runs = enqueue(
         [
             DueRun(cron_job=row, scheduled_at=fires_at)
@@ -161,18 +177,22 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
         row.due_at, row.next_run_at = passed.next.due_at, passed.next.next_run_at
         row.missed_count += passed.missed
     publish_all(
-        event
-        for row in moved
-        for event in _of_passed(row, due[row.name], is_enqueued=row.name in enqueued)
+        [
+            event
+            for row in moved
+            for event in _of_passed(row, due[row.name], is_enqueued=row.name in enqueued)
+        ]
     )
-    now = rows[0].now  # type: ignore[attr-defined]  # annotated
     cron_jobs.store(moved, record(runs, now))
     return len(moved), len(waiting)
 
 
 def _of_passed(row: CronJob, due: _Due, *, is_enqueued: bool) -> Sequence[NewEvent]:
     """Return the events of the occurrences that passed without a job."""
-    source, passed = event_source(row), due.passed
+    passed = due.passed
+    if not (passed.gaps or passed.missed or due.error):
+        return ()
+    source = event_source(row)
     events = [source.skipped(SkipReason.DST, scheduled_at=at) for at in passed.gaps]
     if passed.missed_from is not None:
         number = f"{passed.missed} or more" if passed.is_cut else str(passed.missed)
@@ -188,6 +208,6 @@ def _of_passed(row: CronJob, due: _Due, *, is_enqueued: bool) -> Sequence[NewEve
         )
     if due.error:
         events.append(
-            source.skipped(SkipReason.REJECTED, scheduled_at=due.due_at, message=due.error)
+            source.skipped(SkipReason.REJECTED, scheduled_at=due.read.due_at, message=due.error)
         )
     return events

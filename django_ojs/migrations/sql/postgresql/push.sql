@@ -70,16 +70,13 @@ CREATE OR REPLACE PROCEDURE ojs_push_many(
     parent_id uuid DEFAULT NULL, alone boolean DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE
-    admitted boolean;
 BEGIN
-    -- Not by one condition: ojs_admit_all would be looked up, which is not there without advisory locks.
+    -- Not one condition: with the SELECT in it, it would be a query, also where `alone` is NULL.
     IF alone IS NOT NULL THEN
-        admitted := ojs_admit_all(
+        IF NOT ojs_admit_all(
             ARRAY[queue], ARRAY[cardinality(ids)::bigint],
             ARRAY[(SELECT sum(size)::bigint FROM unnest(sizes) AS size)], alone
-        );
-        IF NOT admitted THEN
+        ) THEN
             RETURN;
         END IF;
     END IF;

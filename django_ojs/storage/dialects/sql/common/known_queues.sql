@@ -6,14 +6,14 @@
 -- the database sorts and counts them, however many there are, and the process reads a page.
 WITH counted AS (
     SELECT queue, sum(n) AS jobs,
-           sum(CASE WHEN state IN ({waiting}) THEN n ELSE 0 END) AS waiting,
-           sum(CASE WHEN state IN ({unfinished}) THEN n ELSE 0 END) AS unfinished
-    FROM ({count_rows}) AS counts WHERE queue NOT IN ({reserved}) AND {condition}
-    GROUP BY queue HAVING {with_jobs}
+           sum(CASE WHEN state IN ({{waiting}}) THEN n ELSE 0 END) AS waiting,
+           sum(CASE WHEN state IN ({{unfinished}}) THEN n ELSE 0 END) AS unfinished
+    FROM ({{count_rows}}) AS counts WHERE queue NOT IN ({{reserved}}) AND {{condition}}
+    GROUP BY queue HAVING {{with_jobs}}
 ),
 stored AS (
     SELECT name AS queue, CAST(config AS text) AS config FROM ojs_queue
-    WHERE name NOT IN ({reserved})
+    WHERE name NOT IN ({{reserved}})
 ),
 known AS (
     SELECT counted.queue, config, jobs, waiting, unfinished
@@ -21,19 +21,19 @@ known AS (
     WHERE config IS NULL OR config NOT LIKE %(deleted)s OR unfinished > 0
     UNION ALL
     SELECT queue, config, 0, 0, 0 FROM stored
-    WHERE config NOT LIKE %(deleted)s AND {condition}
+    WHERE config NOT LIKE %(deleted)s AND {{condition}}
       AND NOT EXISTS (SELECT 1 FROM counted WHERE counted.queue = stored.queue)
 ),
 ranked AS (
     SELECT queue, jobs, waiting, unfinished,
-           CASE WHEN coalesce(config, %(nothing)s) <> %(nothing)s OR {in_code}
+           CASE WHEN coalesce(config, %(nothing)s) <> %(nothing)s OR {{in_code}}
                 THEN 1 ELSE 0 END AS configured
     FROM known
 )
 SELECT total.n, page.queue, states.state, states.n
 FROM (SELECT count(*) AS n FROM ranked) AS total
-LEFT JOIN (SELECT * FROM ranked WHERE {after} ORDER BY {order}
-           LIMIT {limit} OFFSET %(offset)s) AS page ON 1 = 1
-LEFT JOIN (SELECT queue AS name, state, sum(n) AS n FROM ({count_rows}) AS counts
+LEFT JOIN (SELECT * FROM ranked WHERE {{after}} ORDER BY {{order}}
+           LIMIT {{limit}} OFFSET %(offset)s) AS page ON 1 = 1
+LEFT JOIN (SELECT queue AS name, state, sum(n) AS n FROM ({{count_rows}}) AS counts
            GROUP BY queue, state) AS states ON states.name = page.queue
-ORDER BY {order}
+ORDER BY {{order}}

@@ -1,11 +1,11 @@
 -- Since when the available job of each queue that has waited longest waits.
 --
 -- The claim index has the oldest job of each hold and priority first. So each queue, hold and priority
--- costs one step in the index, however many jobs wait. {names} is one row of VALUES a queue.
+-- costs one step in the index, however many jobs wait. {{names}} is one row of VALUES a queue.
 WITH RECURSIVE holds (queue, hold) AS (
     SELECT wanted.column1, (SELECT min(hold) FROM ojs_job
                             WHERE queue = wanted.column1 AND state {before_fetch})
-    FROM (VALUES {names}) AS wanted
+    FROM (VALUES {{names}}) AS wanted
     UNION ALL
     SELECT holds.queue, (SELECT min(job.hold) FROM ojs_job AS job
                          WHERE job.queue = holds.queue AND job.state {before_fetch}

@@ -5,8 +5,8 @@
 -- keeps its order whatever its ids are. Relative times are added to the database's clock, and are
 -- written into `options` as the absolute times that they became.
 --
--- {where_admitted} asks, once and before the first row, whether the queues have room.
--- {on_conflict} skips ids that are taken; generated ids cannot be, and the check costs a tenth.
+-- {{where_admitted}} asks, once and before the first row, whether the queues have room.
+-- {{on_conflict}} skips ids that are taken; generated ids cannot be, and the check costs a tenth.
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
                      due_at, expires_at, unique_key, marks, parent_id, size_bytes, dead_letter)
@@ -46,7 +46,7 @@ FROM (
                         statement_timestamp() + r.expires_in * interval '1 second') AS expires
     ) AS x
 ) AS rows
-{where_admitted}
-{on_conflict}
+{{where_admitted}}
+{{on_conflict}}
 RETURNING id, state, (EXTRACT(EPOCH FROM created_at) * 1000000)::bigint,
           (EXTRACT(EPOCH FROM enqueued_at) * 1000000)::bigint, due_at, expires_at, size_bytes

@@ -4,5 +4,5 @@
 -- reads the jobs that hold the keys: this one would not see what was committed while it waited.
 --
 -- With {{try_}} it does not wait, and says which keys it has locked.
-SELECT pg_{try_}advisory_xact_lock(key), current_setting('transaction_isolation')
+SELECT pg_{{try_}}advisory_xact_lock(key), current_setting('transaction_isolation')
 FROM unnest(%s::bigint[]) AS key

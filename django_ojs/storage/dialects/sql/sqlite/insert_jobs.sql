@@ -4,7 +4,7 @@
 -- the absolute times that they became. They are not added to 'now': the clock of the test helpers
 -- replaces strftime, which then finds another time for each call.
 --
--- {room} is the condition under which the jobs are stored (see no_bound.sql).
+-- {{room}} is the condition under which the jobs are stored (see no_bound.sql).
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
                      due_at, expires_at, unique_key, marks, parent_id, size_bytes, dead_letter)
@@ -52,6 +52,6 @@ FROM (
                        ) AS expires
         FROM json_each(%(rows)s))
 )
-WHERE {room}
+WHERE {{room}}
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state, size_bytes, created_at, enqueued_at, due_at, expires_at
