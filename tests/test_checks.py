@@ -18,6 +18,7 @@ from unittest import mock
 
 import pytest
 from django.core import checks as django_checks
+from django.core.checks import registry as django_registry
 from django.core.management import call_command
 from django.core.management.base import CommandError, SystemCheckError
 from django.db import NotSupportedError
@@ -30,6 +31,7 @@ from django_ojs.extension import INTERFACE, Extension, Hooks
 from django_ojs.extensions.outbox import checks as outbox_checks
 from django_ojs.hooks import registry
 from django_ojs.http.authentication import AllowAny
+from django_ojs.management.commands import ojs_worker
 from django_ojs.storage import database
 from tests.cases import together
 from tests.databases import ALIASES, KIND
@@ -447,3 +449,24 @@ def test_times_that_a_busy_machine_cannot_keep_are_named(
     assert name in problem.msg
     with override_settings(OJS={name: enough}):
         assert checks.check_times() == []
+
+
+def test_a_worker_asks_all_checks_except_those_of_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def of_urls(**_: Any) -> list[django_checks.CheckMessage]:
+        asked.append("urls")
+        return []
+
+    def other(**_: Any) -> list[django_checks.CheckMessage]:
+        asked.append("other")
+        return [django_checks.Error("It is wrong.")]
+
+    ours = django_registry.CheckRegistry()
+    ours.register(of_urls, django_checks.Tags.urls)
+    ours.register(other)
+    monkeypatch.setattr(django_registry.registry, "registered_checks", ours.registered_checks)
+    with pytest.raises(SystemCheckError, match="It is wrong"):
+        ojs_worker.Command().check()
+    assert asked == ["other"]
+    assert django_registry.registry.registered_checks == {of_urls, other}
