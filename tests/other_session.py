@@ -25,9 +25,12 @@ class Other:
     def __enter__(self) -> Other:
         return self
 
-    def __exit__(self, *failure: object) -> None:
-        self.do(connections.close_all).result(BOUND)
-        self._pool.shutdown()
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        closed = self.do(connections.close_all)
+        if failure is None:
+            closed.result(BOUND)
+        # After a failure, a step may wait for what is open until this block has been left.
+        self._pool.shutdown(wait=failure is None)
 
     def do(self, step: Callable[[], Any]) -> Future[Any]:
         return self._pool.submit(step)

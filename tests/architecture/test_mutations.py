@@ -54,6 +54,17 @@ def test_the_text_to_replace_stands_once_in_its_file() -> None:
     ] == []
 
 
+def test_the_sql_of_a_database_is_broken_for_a_test_of_that_database() -> None:
+    # Another database does not read it, so no test there can fail.
+    of = {each: f"/sql/{each}/" for each in ("postgresql", "sqlite")}
+    assert [
+        name_of(mutation)
+        for mutation in ALL
+        for database, folder in of.items()
+        if folder in mutation["file"] and mutation.get("database", "postgresql") != database
+    ] == []
+
+
 def test_a_broken_python_file_is_still_python() -> None:
     for each in ALL:
         if each["file"].endswith(".py"):
