@@ -7,14 +7,15 @@ were asked for, forgets the settings that the server has read, and runs the prog
 line: it reads the settings, and calls `django.setup()` and with it each `ready()`. It is a real
 process, with an id, signals and an exit code of its own.
 
-A fork does not show what happens at import. So the tests that use the fixture `new_interpreters`
-start interpreters, and so do those that coverage measures: in CI most that are marked `smoke`, on
-PostgreSQL. So does what is not `python SCRIPT`, `python -m MODULE` or `python -c CODE` with
-settings of Django.
+A fork does not show what happens at import, nor after the last `atexit` function: see `_End`. So
+the tests that use the fixture `new_interpreters` start interpreters, and so do those that coverage
+measures: in CI most that are marked `smoke`, on PostgreSQL. So does what is not `python SCRIPT`,
+`python -m MODULE` or `python -c CODE` with settings of Django.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import io
@@ -76,6 +77,7 @@ IMPORTED_LATER = (
     "django_ojs.worker.supervisor",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",
+    "rest_framework.views",
 )
 #: Of every installed app; its packages with the modules in them. Not `jobs`: declaring a handler
 #: reads the settings.
@@ -428,7 +430,43 @@ def _text(
     )
 
 
+class _End:
+    """Ends a program as Python does, without the destruction of its modules.
+
+    That writes to every page of what was imported, so each child would copy all of them, which
+    takes a twentieth of a second. Threads have ended before, and so have the other `atexit`
+    functions: this one is registered first, and so called last.
+    """
+
+    def __init__(self) -> None:
+        self._code: int | None = None
+        atexit.register(self._now)
+
+    def run(self, program: Callable[[], object]) -> None:
+        """Run a program to its end, in a child."""
+        try:
+            program()
+        except SystemExit as ended:
+            # Python prints what is no number.
+            self._code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+            raise
+        except Exception:
+            self._code = 1
+            raise
+        # An interrupted program ends as Python has it: by the signal.
+        self._code = 0
+
+    def _now(self) -> None:
+        if self._code is not None:
+            # What cannot be written is said as Python says it, after this function.
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(self._code & 0xFF)
+
+
 def main() -> None:
+    end = _End()
     link = socket.socket(fileno=int(sys.argv[1]))
     # Ctrl-C in the terminal ends the tests, and with them this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -442,7 +480,7 @@ def main() -> None:
     link.close()
     program = _become(*child)
     _forget_settings(of_settings)
-    program()
+    end.run(program)
 
 
 if __name__ == "__main__":

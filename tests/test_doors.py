@@ -43,7 +43,7 @@ from tests.factories import active, push
 from tests.http.api import Api, make_key
 from tests.test_extension import Other, installed
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 
 def _greet(console: Console, options: Options) -> int:

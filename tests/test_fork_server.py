@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import fork_server
+from tests.cases import named
 from tests.fork_server import ROOT
 
 #: Prints what a program finds; the settings are read from the environment.
@@ -76,6 +77,35 @@ def test_a_fork_finds_what_a_new_interpreter_does(
     assert [one[1] for one in found[:2]] == [{"POLL_INTERVAL": 1}, {"POLL_INTERVAL": 2}]
     # What the package has checked, and the names that a connection was made of.
     assert [one[6:9] for one in found[:2]] == [[1, "one1", "one1"], [2, "one2", "one2"]]
+
+
+def test_a_fork_ends_as_a_new_interpreter_does(variables: dict[str, str]) -> None:
+    begins = (
+        "import atexit, sys, threading, time\n"
+        "atexit.register(print, 'at exit')\n"
+        "def late(): threading.main_thread().join(); print('late')\n"
+        "threading.Thread(target=late).start()\n"
+        "print('begun')\n"
+    )
+    for ends in (
+        *("pass", "sys.exit()", "sys.exit(7)", "sys.exit(-1)", "sys.exit(300)", "sys.exit(True)"),
+        *("sys.exit('wrong')", "1 / 0", "raise KeyboardInterrupt", "sys.stdout.close()"),
+    ):
+        with named(ends):
+            of_a_fork, of_python = (
+                start(
+                    [sys.executable, "-c", begins + ends],
+                    env=variables,
+                    capture_output=True,
+                    text=True,
+                )
+                for start in (fork_server.run, new)
+            )
+            assert of_a_fork.returncode == of_python.returncode
+            assert of_a_fork.stdout == of_python.stdout
+            # In a traceback, the lines of the server stand above those of the program.
+            last = [done.stderr.splitlines()[-1:] for done in (of_a_fork, of_python)]
+            assert last[0] == last[1]
 
 
 def test_a_signal_ends_it_and_is_its_exit_code(variables: dict[str, str]) -> None:

@@ -144,6 +144,7 @@ def test_a_page_that_cannot_be_is_rejected(path: str) -> None:
             api.get(f"{path}?{query}").error(400, "invalid_request", field=field)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("path", LISTS)
 def test_a_page_says_how_many_items_there_are_and_whether_it_is_the_last(path: str) -> None:
     numbered = path in NUMBERED
@@ -255,6 +256,7 @@ def test_a_page_of_the_admin_is_turned_to_the_end_and_back(
     assert _shown(get(first)) == _shown(pages[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_of_the_admin_that_does_not_exist_is_the_first_and_says_so(path: str) -> None:
     PAGES[path]()

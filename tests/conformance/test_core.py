@@ -260,6 +260,7 @@ EXECUTING = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.requirement("CORE-14-2")
 def test_no_module_reads_a_serialization_that_executes() -> None:
     found = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from tests import fork_server
 from tests.databases import KIND
 from tests.docs.pages import ROOT, blocks
 from tests.docs.runner import commands
@@ -35,7 +35,8 @@ DATABASES = {"default": DATABASES["default"]}
 """
 
 ENQUEUE = """\
-import sys
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = f"mysite.settings_{sys.argv[1]}"
 import django
 django.setup()
 from django.db import transaction
@@ -47,6 +48,8 @@ for value in ("gone", sys.argv[1]):
 """
 
 LOOK = """\
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = f"mysite.settings_{sys.argv[1]}"
 import django
 django.setup()
 from django.contrib.auth.models import User
@@ -76,14 +79,15 @@ class Sites:
             if block.language == "console" and "mysite.settings_" in block.text:
                 self.commands += commands(block)
 
-    def run(self, *arguments: str, of: str = "") -> str:
-        done = subprocess.run(
+    def run(self, *arguments: str) -> str:
+        """Run a program. Its settings name none of the two databases, unless it says so itself."""
+        done = fork_server.run(
             [sys.executable, *arguments],
             cwd=self._folder,
             env={
                 **os.environ,
                 "PYTHONPATH": f"{self._folder}{os.pathsep}{ROOT}",
-                "DJANGO_SETTINGS_MODULE": f"mysite.settings_{of}",
+                "DJANGO_SETTINGS_MODULE": "mysite.settings",
             },
             capture_output=True,
             text=True,
@@ -123,13 +127,12 @@ def test_each_database_has_a_worker_and_an_admin_of_its_own(sites: Sites) -> Non
     for words in migrate:
         sites.run(str(ROOT / "manage.py"), *words, "--verbosity", "0")
     for name in NAMES:
-        sites.run("-c", ENQUEUE, name, of=name)
+        sites.run("-c", ENQUEUE, name)
     north, south = work
     sites.run(str(ROOT / "manage.py"), *north, "--once")
-    assert sites.run("-c", LOOK, of="north").splitlines() == ["completed north", "admin True"]
-    assert sites.run("-c", LOOK, of="south").splitlines() == ["available south", "admin True"]
+    assert sites.run("-c", LOOK, "north").splitlines() == ["completed north", "admin True"]
+    assert sites.run("-c", LOOK, "south").splitlines() == ["available south", "admin True"]
     sites.run(str(ROOT / "manage.py"), *south, "--once")
-    (job,) = json.loads(sites.run(str(ROOT / "manage.py"), "ojs", "jobs", "--json", of="south"))[
-        "jobs"
-    ]
+    listing = ("ojs", "jobs", "--json", "--settings", "mysite.settings_south")
+    (job,) = json.loads(sites.run(str(ROOT / "manage.py"), *listing))["jobs"]
     assert (job["type"], job["state"]) == ("testapp.echo", "completed")

@@ -200,13 +200,14 @@ def _crowd(strategy: str, seed: int) -> str:
     # Now it stands still: it fills to the bound and no further.
     bound(1_000, strategy)
     assert depth() <= 1_000
-    for _ in range(2_000):
-        try:
-            add()
-        except QueueFull:
-            break
-        if strategy == "drop_oldest" and depth() == 1_000:
-            break
+    for number in (100, 1):
+        for _ in range(1_001):
+            try:
+                add(number)
+            except QueueFull:
+                break
+            if strategy == "drop_oldest" and depth() == 1_000:
+                break
     assert depth() == counts.depth(NAME) == 1_000
     assert not counts.differences()
     return f"{done['stored']} stored, {done['rejected']} rejected, by {producers} producers"

@@ -12,8 +12,9 @@ T = TypeVar("T")
 #: Seconds. Generous, for a machine on which a process gets a tenth of its time: only a test that
 #: fails waits so long. `scripts/mutants`, whose tests are to fail, waits less.
 BOUND = float(os.environ.get("OJS_TEST_BOUND", "240"))
-#: Seconds between two checks.
-PAUSE = 0.02
+#: Seconds between the first two checks, and between two of a long wait: what a test waits for takes
+#: long where the processor is busy, and each check takes more of it.
+PAUSE, LONG_PAUSE = 0.02, 0.1
 
 
 def eventually(
@@ -25,4 +26,5 @@ def eventually(
         if time.monotonic() > end:
             raise AssertionError(f"it did not come true within {within:.0f} s: {what}")
         time.sleep(pause)
+        pause = max(pause, min(pause * 1.2, LONG_PAUSE))
     return value

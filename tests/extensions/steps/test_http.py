@@ -19,7 +19,7 @@ from tests.http.api import NOBODY, Api, make_key
 from tests.http.test_held_locks import answer
 from tests.other_session import open_transaction
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 api = Api()
 DAY_MS = 86_400_000
@@ -51,6 +51,7 @@ def again(job: Any) -> Any:
     return claimed
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("worker_id", [None, "node-1"])
 def test_the_next_run_reads_what_a_run_has_stored(worker_id: str | None) -> None:
     job = api.active(worker_id=worker_id)
@@ -82,6 +83,7 @@ def test_a_sleep_gives_the_job_back_and_is_over_in_the_next_run() -> None:
     assert worker.suspend(1, "past", until="2020-01-01T00:00:00Z").ok()["suspended"] is False
 
 
+@pytest.mark.both
 def test_a_signal_wakes_the_job_that_waits_and_is_the_result_of_its_step() -> None:
     job = api.active()
     assert Worker(job).suspend(0, "packed", kind="wait", key="order-7").ok()["suspended"] is True
@@ -97,6 +99,7 @@ def test_a_signal_wakes_the_job_that_waits_and_is_the_result_of_its_step() -> No
     assert (second["suspended"], second["step"]["result"]) == (False, [2])
 
 
+@pytest.mark.both
 def test_a_wait_that_timed_out_is_an_outcome_of_its_own() -> None:
     job = api.active()
     Worker(job).suspend(0, "packed", kind="wait", key="7", delay_ms=DAY_MS).ok()
@@ -119,6 +122,7 @@ def test_a_step_that_failed_is_tried_again_later() -> None:
     assert (step["outcome"], step["attempts"], "error" in step) == ("done", 2, False)
 
 
+@pytest.mark.both
 def test_after_a_retry_by_hand_a_step_has_all_its_attempts_again() -> None:
     job = api.active()
     later = {"kind": "run", "delay_ms": DAY_MS, "error": {"type": "Timeout", "message": "slow"}}
@@ -145,6 +149,7 @@ def test_a_suspension_spends_no_attempt() -> None:
     assert (claimed["attempt"], answer["x_spent_attempts"]) == (2, 1)
 
 
+@pytest.mark.both
 def test_a_step_is_found_in_a_long_history(django_assert_max_num_queries: Any) -> None:
     job = api.active()
     worker = Worker(job)
@@ -181,6 +186,7 @@ def test_a_signal_that_another_session_sends_is_not_waited_for() -> None:
     assert api.info(worker.job)["state"] == "available"
 
 
+@pytest.mark.both
 def test_a_run_that_lost_its_job_stores_nothing() -> None:
     job = api.active(worker_id="one")
     other = Worker(job, worker_id="two")
