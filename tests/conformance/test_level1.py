@@ -113,8 +113,11 @@ def test_a_beat_keeps_what_the_worker_holds() -> None:
 @pytest.mark.parametrize("directive", [Directive.QUIET, Directive.TERMINATE])
 def test_the_response_to_a_beat_has_the_directive(directive: Directive) -> None:
     api.post("workers/heartbeat", {"worker_id": "w"}).ok()
+    held = api.active(worker_id="w")["id"]
     beat.direct("w", directive)
-    assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == directive
+    for jobs in ([], [held]):
+        body = {"worker_id": "w", "active_jobs": jobs}
+        assert api.post("workers/heartbeat", body).ok()["state"] == directive
 
 
 @pytest.mark.requirement("L1-VT-001")
