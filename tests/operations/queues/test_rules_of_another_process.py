@@ -79,6 +79,15 @@ def test_a_queue_with_a_limit_of_its_own_gets_jobs_with_a_limit_by_key() -> None
     assert len(claim()) == 1
 
 
+def test_a_queue_with_a_limit_of_its_own_gets_turns_of_its_tenants() -> None:
+    queues.configure(QUEUE, {"concurrency": 5})
+    for tenant in "aabb":
+        push(queue=QUEUE, meta={"tenant_id": tenant})
+    with in_another_process():
+        queues.configure(QUEUE, {"tenant_fairness": {"enabled": True}})
+    assert {job.meta["tenant_id"] for job in claim(2)} == {"a", "b"}
+
+
 @pytest.mark.parametrize(
     "known", [lambda: push(queue=QUEUE, **KEYED), change(tenant_fairness={"enabled": True})]
 )
