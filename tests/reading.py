@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import Error, OperationalError, connection, transaction
+from django.db import Error, OperationalError, connection
 
 #: Refuse writes, for the current savepoint or until the second is executed. A transaction that has
 #: begun cannot become read-only on MariaDB: what writes is rejected before the server has it.
@@ -50,7 +50,7 @@ def read_only(*, keeps_incidents: bool = False) -> Iterator[list[str]]:
                 rejected.append(sql)
             raise
 
-    savepoint = transaction.savepoint()
+    savepoint = connection.savepoint()
     with connection.cursor() as cursor:
         if begin is not None:
             cursor.execute(begin)
@@ -61,4 +61,4 @@ def read_only(*, keeps_incidents: bool = False) -> Iterator[list[str]]:
         with connection.cursor() as cursor:
             if end is not None:
                 cursor.execute(end)
-        transaction.savepoint_rollback(savepoint)
+        connection.savepoint_rollback(savepoint)

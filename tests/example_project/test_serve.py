@@ -58,6 +58,7 @@ def status(url: str) -> int | None:
             found: int = response.status
             return found
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
     except urllib.error.URLError:
         return None
