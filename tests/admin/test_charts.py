@@ -9,17 +9,17 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_ojs.admin import formatting, template_tags
-from django_ojs.extensions.statistics import admin_svg as charts
+from django_ojs.extensions.statistics import admin_svg as svg
 from django_ojs.extensions.statistics.admin_svg import Series
 from tests.admin.markup import structure
 from tests.cases import together
 
 
-def drawn() -> charts.Chart:
+def drawn() -> svg.Chart:
     done = Series(name="done", kind="done", values=[1, 2, 4])
     failed = Series(name="failed", kind="failed", values=[0, 1, 4])
     came = Series(name="came", kind="in", values=[3, 3, None], line=True)
-    return charts.bars("Jobs", ["10:00", "10:01", "10:02"], [done, failed, came])
+    return svg.bars("Jobs", ["10:00", "10:01", "10:02"], [done, failed, came])
 
 
 def test_bars_are_stacked_and_as_high_as_their_values() -> None:
@@ -34,7 +34,7 @@ def test_bars_are_stacked_and_as_high_as_their_values() -> None:
 
 def test_what_happened_is_marked_in_its_column() -> None:
     done = Series(name="done", kind="done", values=[1, 2, 4])
-    chart = charts.bars("Jobs", ["a", "b", "c"], [done], unit="per minute", markers={1: "paused"})
+    chart = svg.bars("Jobs", ["a", "b", "c"], [done], unit="per minute", markers={1: "paused"})
     (marker,) = chart.markers
     assert (marker.x, marker.title) == ("300", "paused")
     assert chart.columns[1].title == "b\ndone: 2\npaused"
@@ -50,7 +50,7 @@ def test_a_line_ends_where_nothing_is_known() -> None:
 
 def test_a_single_value_between_gaps_is_seen() -> None:
     series = [Series(name="p50", kind="in", values=[None, 4, None, 2], line=True)]
-    (line,) = charts.bars("Waited", list("abcd"), series).lines
+    (line,) = svg.bars("Waited", list("abcd"), series).lines
     assert line.path == "M150 0H300M450 60H600"
 
 
@@ -62,14 +62,14 @@ def test_the_table_behind_a_chart_says_what_the_bars_say() -> None:
 
 
 def test_a_chart_of_nothing_says_so() -> None:
-    chart = charts.bars("Jobs", [], [Series(name="done", kind="done", values=[])])
+    chart = svg.bars("Jobs", [], [Series(name="done", kind="done", values=[])])
     text = render_to_string("django_ojs/admin/chart.html", {"chart": chart, "empty": "Nothing."})
     assert "Nothing." in text
     assert "<svg" not in text
 
 
 def test_a_histogram_shows_the_buckets_that_were_used() -> None:
-    chart = charts.histogram("Waited", [0, 0, 3, 0, 1] + [0] * 19)
+    chart = svg.histogram("Waited", [0, 0, 3, 0, 1] + [0] * 19)
     assert [row[0] for row in chart.rows] == [
         "2\u202fms to 4\u202fms",
         "4\u202fms to 8\u202fms",
@@ -81,7 +81,7 @@ def test_a_histogram_shows_the_buckets_that_were_used() -> None:
 @override_settings(LANGUAGE_CODE="de", USE_THOUSAND_SEPARATOR=True)
 def test_no_locale_changes_the_geometry() -> None:
     long = Series(name="n", kind="done", values=[12345.5] * 70)
-    chart = charts.bars("Jobs", [str(n) for n in range(70)], [long])
+    chart = svg.bars("Jobs", [str(n) for n in range(70)], [long])
     for template, name in (("chart", "chart"), ("sparkline", "cell")):
         text = render_to_string(f"django_ojs/admin/{template}.html", {name: chart})
         assert 'viewBox="0 0 600 120"' in text

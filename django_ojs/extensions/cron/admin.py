@@ -26,7 +26,7 @@ from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob, CronOwner, CronRun
 from django_ojs.extensions.cron.operations import description, schedule
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
-from django_ojs.extensions.statistics import admin_svg as charts
+from django_ojs.extensions.statistics import admin_svg as svg
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
@@ -246,7 +246,7 @@ def _skipped_because(job: CronJob) -> StrOrPromise:
     return _BECAUSE.get(job.skipped_why, job.skipped_why)
 
 
-def _durations(runs: Sequence[_Run]) -> charts.Chart | None:
+def _durations(runs: Sequence[_Run]) -> svg.Chart | None:
     """Return how long the latest runs took, the latest at the right, or None for fewer than two."""
     found = [
         elapsed(job.started_at, job.finished_at).total_seconds()
@@ -256,7 +256,7 @@ def _durations(runs: Sequence[_Run]) -> charts.Chart | None:
     if len(found) < 2:
         return None
     title = _("Running times of the latest runs, at most %(longest)s")
-    return charts.sparkline(title % {"longest": duration(max(found))}, found)
+    return svg.sparkline(title % {"longest": duration(max(found))}, found)
 
 
 def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:

@@ -96,6 +96,7 @@ class OJSView(APIView):
             raise PermissionDenied("No scope allows this method here.")
         if throttle is not None:
             throttle.count()
+        # The audit trail has no requests that only read.
         return None if method in ("GET", "HEAD") else _actor(request, access)
 
     def _handler_of(self, request: HttpRequest) -> Callable[..., Any]:
@@ -123,7 +124,7 @@ class OJSView(APIView):
 
 
 def _actor(request: HttpRequest, access: Access) -> Actor:
-    """Return the caller for the audit trail. Requests that only read need none."""
+    """Return the caller, for the audit trail."""
     kind = ActorKind.USER
     if isinstance(request.auth, Access):  # type: ignore[attr-defined]  # set by `authenticate`
         is_key = (access.identity or "").startswith(API_KEY)

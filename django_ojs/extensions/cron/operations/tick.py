@@ -177,6 +177,7 @@ def _fire(due: dict[str, _Due], now: datetime) -> tuple[int, int]:
         row.due_at, row.next_run_at = passed.next.due_at, passed.next.next_run_at
         row.missed_count += passed.missed
     publish_all(
+        # A list: making it logs what was missed, also where nothing wants the events.
         [
             event
             for row in moved
