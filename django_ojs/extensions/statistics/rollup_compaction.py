@@ -23,6 +23,9 @@ MINUTES: Final = timedelta(hours=50)
 #: Minutes that maintenance has missed for longer than this remain minutes.
 _MISSED: Final = timedelta(days=3)
 
+#: Rows that one transaction sums up, or a few more: it must be over before the lease is.
+_ROWS: Final = 2 * database.BATCH
+
 #: The minute of the all-time rows.
 EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Younger rows are never pruned.
@@ -31,10 +34,10 @@ YOUNG: Final = timedelta(hours=1)
 _HOUR: Final = timedelta(hours=1)
 
 
-def fold(limit: int = 200) -> int:
+def fold(limit: int = database.BATCH) -> int:
     """Fold the rows of past minutes into one per minute, queue and type.
 
-    Return how many rows were deleted.
+    Fold up to `limit` of them, in the order of their minutes. Return how many rows there are fewer.
     """
     lately = Q(minute__gte=Now() - LATEST, minute__lt=Now() - LATE)
     split = (
@@ -45,7 +48,12 @@ def fold(limit: int = 200) -> int:
         .filter(rows__gt=1)
         .order_by("minute", "queue", "type")[:limit]
     )
-    keys = list(split.values_list("minute", "queue", "type"))
+    left, keys = _ROWS, list[tuple[datetime, str, str]]()
+    for minute, queue, type, rows in split.values_list("minute", "queue", "type", "rows"):
+        keys.append((minute, queue, type))
+        left -= rows
+        if left <= 0:
+            break
     return _fold(keys) if keys else 0
 
 
@@ -64,10 +72,9 @@ def condition(keep: timedelta) -> str:
 
 @database.write_transaction
 def _fold(keys: Sequence[tuple[datetime, str, str]]) -> int:
-    return sum(
-        _into_one(_rows().filter(minute=minute, queue=queue, type=type), minute)
-        for minute, queue, type in keys
-    )
+    # Some more keys than asked for: one condition for each would be a statement too long.
+    minutes, queues, types = (set(values) for values in zip(*keys, strict=True))
+    return _sum_up(_rows().filter(minute__in=minutes, queue__in=queues, type__in=types))
 
 
 def coarsen(limit: int = 100) -> int:
@@ -82,43 +89,56 @@ def coarsen(limit: int = 100) -> int:
         return 0  # Its last minutes are kept a little longer.
     within = _rows().filter(minute__gte=hour, minute__lt=hour + _HOUR)
     pairs = within.exclude(minute=hour).order_by("queue", "type").values_list("queue", "type")
-    return _coarsen(within, list(pairs.distinct()[:limit]), hour)
+    keys = list(pairs.distinct()[:limit])
+    return _coarsen(within, keys, hour) if keys else 0
 
 
 @database.write_transaction
 def _coarsen(within: QuerySet[Rollup], keys: Sequence[tuple[str, str]], hour: datetime) -> int:
-    return sum(_into_one(within.filter(queue=queue, type=type), hour) for queue, type in keys)
+    queues, types = (set(values) for values in zip(*keys, strict=True))
+    return _sum_up(within.filter(queue__in=queues, type__in=types), hour)
 
 
+@database.write_transaction
 def prune(keep: timedelta, limit: int = 5000) -> int:
     """Make older rows all-time rows. Return how many.
 
     `fold` merges them into one for each queue and type, so the all-time sums never decrease.
     """
     old = _rows().filter(minute__gt=EVER, minute__lt=Now() - max(keep, YOUNG))
-    keys = list(old.order_by("minute").values_list("pk", flat=True)[:limit])
-    if not keys:
-        return 0
-    return int(database.retried(lambda: _rows().filter(pk__in=keys).update(minute=EVER)))
+    locked = old.order_by("minute").select_for_update(skip_locked=True)
+    keys = list(locked.values_list("pk", flat=True)[:limit])
+    return _rows().filter(pk__in=keys).update(minute=EVER) if keys else 0
 
 
-def _into_one(parts: QuerySet[Rollup], minute: datetime) -> int:
-    found = list(parts.order_by("pk").select_for_update())
-    if not found or (len(found) == 1 and found[0].minute == minute):
-        return 0  # Another worker has done it.
-    one = _merge(found)
-    one.minute = minute
-    one.save(using=database.alias())
-    return _rows().filter(pk__in=[part.pk for part in found[1:]]).delete()[0]
+def _sum_up(parts: QuerySet[Rollup], at: datetime | None = None) -> int:
+    """Replace the rows of each minute, queue and type by their sum, or by that of the minute `at`.
+
+    Return how many rows there are fewer. Rows that another worker has locked are left: it may have
+    lost the lease while it does the same, and whoever waited for it would lose the lease as well.
+    """
+    by_key: dict[tuple[datetime, str, str], list[Rollup]] = {}
+    for part in parts.select_for_update(skip_locked=True):
+        by_key.setdefault((at or part.minute, part.queue, part.type), []).append(part)
+    replaced, sums = list[int](), list[Rollup]()
+    for (minute, _, _), found in by_key.items():
+        if len(found) > 1 or found[0].minute != minute:
+            replaced += [part.pk for part in found]
+            sums.append(_sum_of(found, minute))
+    if replaced:
+        _rows().filter(pk__in=replaced).delete()
+        _rows().bulk_create(sums)
+    return len(replaced) - len(sums)
 
 
-def _merge(parts: Sequence[Rollup]) -> Rollup:
+def _sum_of(parts: Sequence[Rollup], minute: datetime) -> Rollup:
     first, *others = parts
     for other in others:
         for column in COLUMNS:
             setattr(first, column, getattr(first, column) + getattr(other, column))
         first.waited = [a + b for a, b in zip(first.waited, other.waited, strict=True)]
         first.ran = [a + b for a, b in zip(first.ran, other.ran, strict=True)]
+    first.pk, first.minute = None, minute
     return first
 
 

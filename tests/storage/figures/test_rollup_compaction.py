@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,8 @@ from django_ojs.extensions.statistics import rollup_compaction, rollups
 from django_ojs.extensions.statistics.models import Rollup
 from tests.figures import note
 from tests.model_factories import RollupFactory, histogram
+from tests.other_session import Other, open_transaction
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -101,3 +104,46 @@ def test_minutes_that_a_chart_may_still_ask_for_stay() -> None:
     put(hour + 2 * MINUTE)
     assert rollup_compaction.coarsen() == 0
     assert Rollup.objects.count() == 2
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_a_part_of_the_rows_at_a_time(limit: int) -> None:
+    for queue in ("a", "b", "c"):
+        for number in (1, 2, 3):
+            put(datetime.now(UTC) - HOUR, queue=queue, number=number)
+    Rollup.objects.update(minute=old(HOUR))
+    rounds = 0
+    while rollup_compaction.fold(limit=limit):
+        rounds += 1
+    assert rounds == -(-3 // limit)
+    assert sorted(Rollup.objects.values_list("queue", "completed")) == [
+        ("a", 6),
+        ("b", 6),
+        ("c", 6),
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("age", "step"),
+    [
+        (HOUR, rollup_compaction.fold),
+        (rollup_compaction.MINUTES + 2 * HOUR, rollup_compaction.coarsen),
+        (2 * HOUR, lambda: rollup_compaction.prune(HOUR)),
+    ],
+    ids=["fold", "coarsen", "prune"],
+)
+def test_a_worker_that_lost_the_lease_in_a_step_holds_up_no_other(
+    age: timedelta, step: Callable[[], int]
+) -> None:
+    for number in (1, 2, 3):
+        put(old(age) + MINUTE, number=number)
+    with open_transaction(step) as commit:
+        put(old(age) + MINUTE, number=4)
+        with Other() as other:
+            assert other.do(step).result(BOUND) in (0, 1), "only what is not locked"
+        commit()
+    step()
+    assert sum(Rollup.objects.values_list("completed", flat=True)) == 10
+    assert sum(sum(ran) for ran in Rollup.objects.values_list("ran", flat=True)) == 10
