@@ -99,16 +99,18 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
     teardown.install()
 
 
-@pytest.fixture(autouse=True)
-def process_state_is_new() -> None:
-    begin_as_a_new_process()
+# Of pytest-django's fixtures for each test, those for a mark or an app that nothing here has are made
+# once: the bookkeeping of three fixtures is a tenth of a short test.
+_django_clear_site_cache = pytest.fixture(scope="session")(lambda: None)
+_django_isolate_apps = _template_string_if_invalid_marker = _django_clear_site_cache
 
 
 @pytest.fixture(autouse=True)
-def schedules_are_those_of_the_test() -> Iterator[None]:
-    """Begin without schedules in the code, and forget those that the test declares."""
+def process_state_is_new() -> Iterator[None]:
+    """Begin as a new process without schedules in the code, and forget those of the test."""
     from django_ojs.extensions.cron import schedules
 
+    begin_as_a_new_process()
     before = dict(schedules.declarations)
     schedules.declarations.clear()
     yield

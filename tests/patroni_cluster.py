@@ -34,7 +34,7 @@ PAGE = ROOT / "docs/how-to/survive-a-failover.md"
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 #: Of Patroni: seconds after which a leader that said nothing is none, and between two looks.
 TTL, LOOP_WAIT, RETRY_TIMEOUT = 10, 2, 3
-_PACKAGES = "patroni python3-etcd etcd-server haproxy"
+PACKAGES = "patroni python3-etcd etcd-server haproxy"
 #: A power cut is not tried, and three servers share the machine with what is tried on them.
 _PARAMETERS = {
     "max_connections": 200,
@@ -60,7 +60,7 @@ def missing() -> str | None:
     lacking = next((name for name in ("patroni", "etcd", "haproxy") if not _program(name)), None)
     if lacking is None and _patroni_has_etcd():
         return None
-    return f"no {lacking or 'python3-etcd'} here (Debian: apt-get install {_PACKAGES})"
+    return f"no {lacking or 'python3-etcd'} here (Debian: apt-get install {PACKAGES})"
 
 
 def _program(name: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def tier_of(item: pytest.Item) -> str:
     return "both" if marked or not _is_in_a_folder_that_runs_once(item.path) else "once"
 
 
+@cache
 def _is_in_a_folder_that_runs_once(path: Path) -> bool:
     return any(folder in path.parents for folder in ONCE)
 
