@@ -99,8 +99,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
     teardown.install()
 
 
-# Of pytest-django's fixtures for each test, those for a mark or an app that nothing here has are made
-# once: the bookkeeping of three fixtures is a tenth of a short test.
+# Those of pytest-django's fixtures for each test that are about a mark or an app that nothing here
+# has are made once: the bookkeeping of three fixtures is a tenth of a short test.
 _django_clear_site_cache = pytest.fixture(scope="session")(lambda: None)
 _django_isolate_apps = _template_string_if_invalid_marker = _django_clear_site_cache
 
