@@ -38,6 +38,7 @@ from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.process_status import ProcessStatus
 from django_ojs.worker.queue_selection import handler_queues, mismatch
+from django_ojs.worker.sibling_claims import SiblingClaims
 from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
@@ -86,6 +87,7 @@ class WorkerProcess:
         parent: int | None = None,
         isolation: Isolation = Isolation.ANY,
         status: ProcessStatus | None = None,
+        siblings: SiblingClaims | None = None,
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.job_log = JobLog()
@@ -96,6 +98,7 @@ class WorkerProcess:
         self._parent = parent
         self._isolation = isolation
         self._status = status
+        self._siblings = siblings or SiblingClaims()
         self._waiting = False
         # Whether nothing woke this thread, so that a new job is unlikely.
         self._is_poll = False
@@ -140,6 +143,7 @@ class WorkerProcess:
             self._heartbeat,
             self.job_log,
             isolation=self._isolation,
+            siblings=self._siblings,
         )
         # A process that may be killed by its job must not hold the lease of the maintenance.
         self._maintenance = MaintenanceThread(
@@ -323,9 +327,8 @@ class WorkerProcess:
         """Whether outcomes are not stored yet and the database takes them."""
         return self._in_flight.unstored > 0 and not self._completer.is_away
 
-    def _on_notify(self) -> None:
-        self._claimer.on_notify()
-        if self._waiting:
+    def _on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> None:
+        if self._claimer.on_notify(queues, sent_at) and self._waiting:
             self._wake.set()
 
     def _on_slot_free(self, seconds: float) -> None:

@@ -35,6 +35,7 @@ from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.lifecycle import StopRequests
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
+from django_ojs.worker.sibling_claims import SiblingClaims
 from django_ojs.worker.signal_handlers import default_in_forks, signal_handlers
 from django_ojs.worker.wake_pipe import WakePipe
 
@@ -99,6 +100,7 @@ class Supervisor:
         self._config = config
         self._code_changed = code_changed
         self._children: dict[int, Child] = {}
+        self._claims = SiblingClaims()
         #: How many processes there are to be, without those that run one job alone.
         self._wanted = config.processes
         self._isolated_waiting = 0
@@ -217,6 +219,7 @@ class Supervisor:
     def _fork(self, config: WorkerConfig, isolation: Isolation) -> None:
         worker_id = f"worker_{ids.uuid7()}"
         status = ProcessStatus(self._wake.wake)
+        siblings = self._claims if isolation is Isolation.SHARED else SiblingClaims()
         sys.stdout.flush()
         sys.stderr.flush()
         # The signals are blocked until the child has its own handlers. The inherited ones would
@@ -237,7 +240,7 @@ class Supervisor:
             return
         else:
             if not pid:
-                _run_child(config, worker_id, parent, isolation, status)
+                _run_child(config, worker_id, parent, isolation, status, siblings)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._children[pid] = child = Child(
@@ -390,6 +393,7 @@ def _run_child(
     parent: int,
     isolation: Isolation,
     status: ProcessStatus,
+    siblings: SiblingClaims,
 ) -> None:
     code = 1
     try:
@@ -409,6 +413,7 @@ def _run_child(
                 parent=parent,
                 isolation=isolation,
                 status=status,
+                siblings=siblings,
             )
         )
     except BaseException:
