@@ -10,7 +10,6 @@ from django.db import Error, connections
 from django_ojs.conf import settings
 from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut, may_find
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import claim_floors, notify
 from django_ojs.storage.backoff import Backoff
@@ -76,7 +75,6 @@ class Claimer:
         heartbeat: Heartbeat,
         job_log: JobLog,
         *,
-        isolation: Isolation,
         siblings: SiblingClaims,
     ) -> None:
         self._worker_id = worker_id
@@ -85,7 +83,6 @@ class Claimer:
         self._claim_sizer = claim_sizer
         self._heartbeat = heartbeat
         self._job_log = job_log
-        self._isolation = isolation
         self._siblings = siblings
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._turns = Turns(config.order)
@@ -136,7 +133,7 @@ class Claimer:
                     count=wanted,
                     worker_id=self._worker_id,
                     due=self._config.once,
-                    isolation=self._isolation,
+                    isolation=self._config.isolation,
                     max_bytes=max(1, left),
                     turns=self._turns,
                     pool=self._config.pool,

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
-from django_ojs.worker.wake_pipe import WakePipe
+from django_ojs.worker.wakes import WakePipe
 
 logger = logging.getLogger("django_ojs")
 

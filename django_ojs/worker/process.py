@@ -39,7 +39,7 @@ from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.process_status import ProcessStatus
 from django_ojs.worker.queue_selection import handler_queues, mismatch
 from django_ojs.worker.sibling_claims import SiblingClaims
-from django_ojs.worker.wake_event import WakeEvent
+from django_ojs.worker.wakes import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -85,7 +85,6 @@ class WorkerProcess:
         *,
         worker_id: str | None = None,
         parent: int | None = None,
-        isolation: Isolation = Isolation.ANY,
         status: ProcessStatus | None = None,
         siblings: SiblingClaims | None = None,
     ) -> None:
@@ -96,7 +95,6 @@ class WorkerProcess:
         self._lifecycle = Lifecycle(config.grace, self._wake.set)
         self._stop_requests = StopRequests()
         self._parent = parent
-        self._isolation = isolation
         self._status = status
         self._siblings = siblings or SiblingClaims()
         self._waiting = False
@@ -142,12 +140,11 @@ class WorkerProcess:
             self._claim_sizer,
             self._heartbeat,
             self.job_log,
-            isolation=self._isolation,
             siblings=self._siblings,
         )
         # A process that may be killed by its job must not hold the lease of the maintenance.
         self._maintenance = MaintenanceThread(
-            self.id, self.job_log, leads=self._isolation is not Isolation.ALONE
+            self.id, self.job_log, leads=config.isolation is not Isolation.ALONE
         )
         self._threads = [] if config.once else hooks.worker_threads(self.id)
         self._listener = Listener(
@@ -162,7 +159,7 @@ class WorkerProcess:
             ", ".join(config.queues),
             f" for the pool {config.pool}" if config.pool else "",
             config.threads,
-            ": one that may have killed a worker" if self._isolation is Isolation.ALONE else "",
+            ": one that may have killed a worker" if config.isolation is Isolation.ALONE else "",
         )
         try:
             self._work()
@@ -283,7 +280,7 @@ class WorkerProcess:
 
     def _check_isolated(self) -> None:
         if (
-            self._isolation is Isolation.SHARED
+            self._config.isolation is Isolation.SHARED
             and self._status is not None
             and self._lifecycle.state is Directive.RUNNING
         ):
@@ -396,7 +393,7 @@ class WorkerProcess:
         self._heartbeat.close()
         hooks.call_after(hooks.registry.worker_ends)
         if (
-            self._isolation is Isolation.ALONE
+            self._config.isolation is Isolation.ALONE
             and self._claimer.claimed
             and self._status is not None
         ):

@@ -387,7 +387,7 @@ class PostgreSQL(Inserts):
         payloads = []
         while notification := link.notifies():
             payload, _, sent_at = notification.extra.decode().rpartition(" ")
-            with suppress(ValueError):  # Somebody else's.
+            with suppress(ValueError):  # It is not one of this package.
                 payloads.append((payload, float(sent_at)))
         return payloads
 
