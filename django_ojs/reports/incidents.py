@@ -169,6 +169,8 @@ def write(
         return
     try:
         with transaction.atomic(using=database.alias()):
+            if not database.dialect().lock_subject(database.connection(), "incidents", wait=False):
+                return  # Another process is writing what it has found at the same time.
             Incident.primary.bulk_create(new, ignore_conflicts=True)
             for row, values in changed.values():
                 as_read = Incident.primary.filter(pk=row.pk, updated_at=row.updated_at)
