@@ -18,7 +18,7 @@ starts from the beginning.
 
 import time
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django_ojs.spec.envelope import MIN_PRIORITY
@@ -36,6 +36,8 @@ RATIO: Final = 10
 LONGEST: Final = 5.0
 #: A floor is made only if a transaction has been open for longer than this.
 OLD: Final = timedelta(seconds=5)
+#: Whether one has is asked at most once in so many seconds: on a busy machine many claims are slow.
+ASKED: Final = 1.0
 #: Jobs of a higher priority whose transactions took less time than this are seen at once.
 _MARGIN: Final = timedelta(seconds=1)
 
@@ -51,9 +53,11 @@ class Floors:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
-        # No transaction is old before this time, by what the last query found. The query reads all
-        # sessions, so that many processes that ask after each claim would keep the server busy.
-        self._none_old_until = 0.0
+        # When the last query that found an old transaction was executed, and until when its answer
+        # is used. The query reads all sessions, so that many processes that ask after each claim
+        # would keep the server busy.
+        self._old_at: datetime | None = None
+        self._asked_until = 0.0
 
     def of(self, queue: str) -> Floor | None:
         """Return the floor for the next claim, or None if it has to start from the beginning."""
@@ -72,17 +76,16 @@ class Floors:
                 self._known[queue] = replace(known, floor=moved)
 
     def _start(self, queue: str, jobs: list[Claimed], seconds: float) -> None:
-        now = None
         asked_at = time.monotonic()
-        if seconds >= SLOW and asked_at >= self._none_old_until:
+        if seconds >= SLOW and asked_at >= self._asked_until:
             for oldest in database.dialect().read(database.connection(), OldestTransaction):
                 age = oldest.age or timedelta(0)
-                now = oldest.now if age > OLD else None
-                self._none_old_until = asked_at + (OLD - age).total_seconds()
-        if now is None:
+                self._old_at = oldest.now if age > OLD else None
+                self._asked_until = asked_at + max(ASKED, (OLD - age).total_seconds())
+        if seconds < SLOW or self._old_at is None:
             self._known.pop(queue, None)
             return
-        since = now - timedelta(seconds=seconds) - _MARGIN
+        since = self._old_at - timedelta(seconds=seconds) - _MARGIN
         if jobs:
             floor = Floor(jobs[-1].priority, jobs[-1].enqueued_at, since)
         else:
@@ -94,7 +97,7 @@ class Floors:
     def reset(self) -> None:
         """Forget the floors."""
         self._known.clear()
-        self._none_old_until = 0.0
+        self._old_at, self._asked_until = None, 0.0
 
 
 floors: Final = in_memory_state.register(Floors())

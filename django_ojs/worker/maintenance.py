@@ -42,6 +42,10 @@ KEPT = 10.0
 #: time.
 GAP = 0.025
 
+#: Seconds after which the holder renews the lease, when half of its term is over, and after which
+#: another process asks for it again.
+ASK_INTERVAL: Final = lease.TERM.total_seconds() / 2
+
 #: How long work must have been overdue until workers without the lease help its holder with it.
 BEHIND = timedelta(seconds=2)
 #: The same for rows that are to be deleted, which may take longer.
@@ -163,27 +167,24 @@ class MaintenanceThread:
 
     def _work(self) -> None:
         due = dict.fromkeys([*self._steps, *self._helping], 0.0)
-        # The lease is renewed at this time, when half of its term is over.
-        held_until = 0.0
-        is_away = False
+        ask_at = 0.0
+        is_held = is_away = False
         pause, backoff = TICK, Backoff()
         try:
             while not self._stop.wait(pause):
                 is_behind = False
                 try:
-                    if self._leads and time.monotonic() >= held_until:
+                    # The time is taken before the statement, which may take long.
+                    if self._leads and (asked_at := time.monotonic()) >= ask_at:
                         # After an outage the sessions of all workers have ended, so the end of one
                         # proves nothing.
                         take = lease.take if is_away else self._dead_workers.take_lease
-                        # The time is taken before the statement, which may take long.
-                        asked_at = time.monotonic()
-                        is_held = take(self._worker_id)
+                        is_held = (lease.renew if is_held else take)(self._worker_id)
                         if is_away:
                             self._dead_workers.database_was_away()
                             is_away = False
-                        if is_held:
-                            held_until = asked_at + lease.TERM.total_seconds() / 2
-                    if time.monotonic() < held_until:
+                        ask_at = asked_at + ASK_INTERVAL
+                    if is_held and time.monotonic() < ask_at:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:
                         is_behind = self._run_due(self._helping, due)
@@ -192,7 +193,7 @@ class MaintenanceThread:
                     pause = 0.0 if is_behind else TICK
                     backoff.reset()
                 except Error as error:
-                    is_away, held_until = True, 0.0
+                    is_away, is_held, ask_at = True, False, 0.0
                     self._job_log.database_away(error)
                     connections.close_all()
                     pause = max(TICK, backoff.pause())

@@ -84,6 +84,20 @@ def test_one_does_it_for_all_and_the_next_takes_over_when_it_ends() -> None:
         eventually(lambda: Lease.objects.filter(holder="second").exists(), "the second has it")
 
 
+def test_whoever_has_no_lease_asks_for_it_less_often_than_it_makes_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenances, "ASK_INTERVAL", 3600.0)
+    asked: list[str] = []
+    passes = threading.Semaphore(0)
+    monkeypatch.setattr(lease, "take", lambda holder, **_: asked.append(holder))
+    monkeypatch.setattr(registry, "worker_passes", [("", passes.release)])
+    with maintaining("second"):
+        for _ in range(3):
+            assert passes.acquire(timeout=BOUND)
+    assert asked == ["second"]
+
+
 def broken(error: Exception) -> Callable[..., int]:
     def step(*args: object) -> int:
         raise error
@@ -108,9 +122,9 @@ def test_it_goes_on_when_the_database_is_back(
 ) -> None:
     real, failed = lease.take, threading.Event()
 
-    def away(holder: str) -> bool:
+    def away(holder: str, **given: str) -> bool:
         if failed.is_set():
-            return real(holder)
+            return real(holder, **given)
         failed.set()
         raise OperationalError("a secret")
 
@@ -186,7 +200,7 @@ def test_between_two_full_batches_the_other_writers_of_sqlite_get_the_lock(
 def test_a_worker_without_the_lease_helps_with_what_is_overdue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lease, "take", lambda holder: False)
+    monkeypatch.setattr(lease, "take", lambda holder, **_: False)
     monkeypatch.setattr(
         maintenances, "DueStep", lambda *, run, **_: DueStep(run=run, interval=0.05)
     )

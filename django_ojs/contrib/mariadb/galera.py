@@ -49,13 +49,9 @@ class GaleraLocks(Shares):
         return found
 
     def dead_workers(
-        self,
-        connection: BaseDatabaseWrapper,
-        *,
-        back_for: float = ALWAYS,
-        lease: str | None = None,
+        self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
     ) -> list[tuple[str, Session | None]]:
         if not connection.in_atomic_block and self.is_cluster_node(connection):
             # A node that is behind, as one that copies its data to another, has old heartbeats.
             self._rows(connection, "await_cluster")
-        return super().dead_workers(connection, back_for=back_for, lease=lease)
+        return super().dead_workers(connection, back_for=back_for)

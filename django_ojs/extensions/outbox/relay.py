@@ -187,7 +187,8 @@ class Relay:
         now = time.monotonic()
         if now - self._kept_at < RENEW_INTERVAL:
             return True
-        if lease.take(self._holder, self._lease):
+        keep = lease.renew if self._kept_at else lease.take
+        if keep(self._holder, self._lease):
             self._kept_at = now
             return True
         self._kept_at = 0.0

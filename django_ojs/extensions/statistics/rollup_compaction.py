@@ -115,7 +115,7 @@ def _sum_up(parts: QuerySet[Rollup], at: datetime | None = None) -> int:
     """Replace the rows of each minute, queue and type by their sum, or by that of the minute `at`.
 
     Return how many rows there are fewer. Rows that another worker has locked are left: it may have
-    lost the lease while it does the same, and whoever waited for it would lose the lease as well.
+    lost the lease while it does the same, and one that waited for it would lose the lease too.
     """
     by_key: dict[tuple[datetime, str, str], list[Rollup]] = {}
     for part in parts.select_for_update(skip_locked=True):

@@ -14,11 +14,17 @@ TERM = timedelta(seconds=2)
 
 
 @database.retry_contention
-def take(holder: str, name: str = MAINTENANCE) -> bool:
-    """Take or renew the lease, for two seconds. Return False when another process has it."""
+def take(holder: str, name: str = MAINTENANCE, *, is_over: str = "1 = 0") -> bool:
+    """Take the lease for two seconds. Return False when another process has it.
+
+    `is_over` is an SQL condition on its row with which it is free before it expires.
+    """
     ago, term = database.dialect().ago, TERM.total_seconds()
     # A lease with more time left than twice its term was taken before the clock was set back.
-    is_free = f"holder = %s OR until <= {ago(0)} OR until > {ago(-2 * term)}"
+    is_free = f"holder = %s OR until <= {ago(0)} OR until > {ago(-2 * term)} OR {is_over}"
+    # Many processes ask again and again while one has it.
+    if raw_queries.exists(Lease, f"name = %s AND NOT ({is_free})", [name, holder]):
+        return False
     if raw_queries.change(
         Lease,
         f"holder = %s, until = {ago(-term)}",
@@ -27,19 +33,14 @@ def take(holder: str, name: str = MAINTENANCE) -> bool:
     ):
         return True
     leases = Lease.primary.filter(name=name)
-    if leases.exists():
-        return False
     leases.bulk_create([Lease(name=name, holder=holder, until=Now() + TERM)], ignore_conflicts=True)
     return leases.filter(holder=holder).exists()
 
 
-def take_from(dead: str, holder: str) -> bool:
-    """Take the lease of the maintenance from its holder before it expires.
-
-    Return False if the holder no longer has it.
-    """
-    held = Lease.primary.filter(name=MAINTENANCE, holder=dead)
-    return database.retried(lambda: held.update(holder=holder, until=Now() + TERM)) > 0
+def renew(holder: str, name: str = MAINTENANCE) -> bool:
+    """Hold the lease for two more seconds. Return False if this holder no longer has it."""
+    held = Lease.primary.filter(name=name, holder=holder)
+    return database.retried(lambda: held.update(until=Now() + TERM)) > 0
 
 
 def give(holder: str, name: str = MAINTENANCE) -> None:

@@ -39,9 +39,6 @@ FOUND: Final = 20 * BATCH
 #: worker over HTTP sends a heartbeat about as often.
 AFTER_LOCK: Final = 15.0
 
-#: Seconds between two checks of the session of the worker that has the lease of the maintenance.
-LOOK_INTERVAL: Final = 1.0
-
 _UNKNOWN: Final = Failure(
     type="claim_unknown",
     message="Its worker lives and does not have it: the response to the claim did not arrive, and "
@@ -250,7 +247,6 @@ class DeadWorkers:
         self._own = own
         self._suspects: set[tuple[str, Session | None]] = set()
         self._back_at: float | None = None
-        self._look_at = 0.0
 
     def database_was_away(self) -> None:
         """Give workers whose sessions have ended the time of a heartbeat to connect again."""
@@ -260,22 +256,11 @@ class DeadWorkers:
     def take_lease(self, holder: str) -> bool:
         """Take the lease of the maintenance, even from a holder whose session has ended.
 
-        One check of the session is enough for that. It runs at most once a second, because it costs
-        more than `lease.take`. A holder that is still alive notices within a second that it no
-        longer has the lease.
+        One check of the session is enough for that: a holder that is still alive notices within a
+        second that it no longer has the lease.
         """
-        if lease.take(holder):
-            return True
-        if (now := time.monotonic()) < self._look_at:
-            return False
-        self._look_at = now + LOOK_INTERVAL
-        if not database.dialect().is_server:  # It shows no sessions.
-            return False
-        dead = database.dialect().dead_workers(
-            database.connection(), back_for=self._back_for(), lease=lease.MAINTENANCE
-        )
-        ended = (worker for worker, session in dead if session is not None)
-        return any(lease.take_from(worker, holder) for worker in ended)
+        condition = database.dialect().dead_workers_condition
+        return lease.take(holder, is_over=condition(back_for=self._back_for(), of_lease=True))
 
     @property
     def had_outage(self) -> bool:

@@ -50,9 +50,6 @@ ALWAYS = 1e9
 #: The statements of runs that have ended otherwise than by an ACK.
 EndOfRun = Literal["add_attempts", "retry_failed", "discard_failed"]
 
-#: The condition on the workers of `dead_workers`.
-_HOLDS_LEASE = "AND id = (SELECT holder FROM ojs_lease WHERE name = %(lease)s)"
-
 
 def claim_values(request: ClaimRequest) -> dict[str, Any]:
     """Return the parameters of the statements that claim jobs."""
@@ -350,13 +347,9 @@ class Dialect(Server):
         return found
 
     def dead_workers(
-        self,
-        connection: BaseDatabaseWrapper,
-        *,
-        back_for: float = ALWAYS,
-        lease: str | None = None,
+        self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
     ) -> list[tuple[str, Session | None]]:
-        """Return workers that count as dead, by id. With `lease`, only the holder of this lease.
+        """Return workers that count as dead, by id.
 
         A worker with None has sent no heartbeat for too long, while those of others were stored;
         see `steady`. A worker with a session counts as dead because that session has ended on the
@@ -364,19 +357,22 @@ class Dialect(Server):
         how many seconds the database has been back: without a heartbeat since then, a session
         proves nothing.
         """
-        values = {"back_for": back_for, "lease": lease}
-        parts = self._steady_since | {"among": "" if lease is None else _HOLDS_LEASE}
-        found = self._rows(connection, "dead_workers", values, **parts)
+        values, parts = {"back_for": back_for}, self._steady_since
+        found = self._rows(connection, "dead_workers", values, **parts, among="")
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
 
-    def dead_workers_condition(self, *, back_for: float = ALWAYS) -> str:
+    def dead_workers_condition(self, *, back_for: float = ALWAYS, of_lease: bool = False) -> str:
         """Return the SQL condition that `dead_workers` may return a worker.
 
-        It is one of those that are asked together (see `raw_queries.which_hold`).
+        It is one of those that are asked together (see `raw_queries.which_hold`). With `of_lease`,
+        it is a condition on a row of a lease: the session of its holder has ended.
         """
         found = self.sql["dead_workers"].replace("%(back_for)s", repr(float(back_for)))
-        found = found.format(**self._steady_since, among="")
-        return f"EXISTS ({found})"
+        parts = {**self._steady_since, "among": ""}
+        if of_lease:
+            # The holder renews its lease, so that its silence proves nothing.
+            parts = {"steady": "1 = 0", "among": "AND id = ojs_lease.holder"}
+        return f"EXISTS ({found.format(**parts)})"
 
     def steady(self, beat_ms: str = "0") -> str:
         """Return the SQL condition that some worker has stored its heartbeats for a time until now.

@@ -33,6 +33,9 @@ from django_ojs.storage.dialects import direct_statements
 LONGEST: Final = 5.0
 #: A statement of so many seconds is slow: its plan may have been made for a smaller table.
 SLOW: Final = 0.02
+#: A slow plan is made again after this many seconds. On a busy machine many statements are slow,
+#: and planning them each time would make it busier; a table does not outgrow its plan sooner.
+SHORTEST: Final = 1.0
 
 #: A connection repeats claims after this many, each less than so many seconds after the last.
 REPEATED: Final = 10
@@ -58,9 +61,6 @@ class _Session:
         context.adapters.register_loader("timestamptz", TimestamptzLoader)
         self.read = Transformer(context)
         self.planned_at: dict[str, float] = {}
-        # What was slow with a new plan: not the plan is the cause, but a busy machine, which would
-        # be busier if it planned each time.
-        self.slow_anyway: set[str] = set()
         # A pooler responds to the start-up packet itself, with an invented process id.
         (found,) = direct_statements.results(link, b"SELECT pg_backend_pid()")
         pid = found.get_value(0, 0) if found.status == pq.ExecStatus.TUPLES_OK else None
@@ -116,8 +116,7 @@ def rows(
         name, prepare, execute = _prepared(statement, tuple(values), tuple(map(type, given)))
         planned_at = session.planned_at.get(name)
         now = time.monotonic()
-        is_new = planned_at is None or now - planned_at >= LONGEST
-        if is_new:
+        if planned_at is None or now - planned_at >= LONGEST:
             again = b"" if planned_at is None else b"DEALLOCATE %s; " % name.encode()
             prepared = direct_statements.results(link, again + prepare)[-1]
             if prepared.status != pq.ExecStatus.COMMAND_OK:
@@ -125,7 +124,7 @@ def rows(
                 if is_in_transaction and not begins:
                     raise errors.error_from_result(prepared, encoding=link.info.encoding)
                 return None
-            session.planned_at[name] = now
+            session.planned_at[name] = planned_at = now
         query = direct_statements.with_literals(link, execute, given)
         if is_in_transaction:
             query = (direct_statements.BEGIN if begins else b"") + query + _UNSET
@@ -140,11 +139,7 @@ def rows(
                 # It is repeated, as after a conflict, and then planned each time.
                 raise errors.SerializationFailure("The session has lost its plans.")
             raise errors.error_from_result(result, encoding=link.info.encoding)
-        if time.monotonic() - now < SLOW:
-            session.slow_anyway.discard(name)
-        elif is_new:
-            session.slow_anyway.add(name)
-        elif name not in session.slow_anyway:
+        if time.monotonic() - now >= SLOW and now - planned_at >= SHORTEST:
             session.planned_at[name] = float("-inf")
         session.read.set_pgresult(result)
         return session.read.load_rows(0, result.ntuples, tuple)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Lease
 from django_ojs.operations.maintenance import lease
@@ -42,6 +44,23 @@ def test_it_passes_on_when_its_holder_did_not_come_back() -> None:
     lease.take("a")
     age_lease(lease.MAINTENANCE, MINUTE)
     assert [lease.take("b"), lease.take("a")] == [True, False]
+
+
+@pytest.mark.usefixtures("an_hour")
+def test_to_ask_while_another_has_it_is_one_statement_that_writes_nothing() -> None:
+    lease.take("a")
+    with CaptureQueriesContext(connection) as queries:
+        assert not lease.take("b")
+    assert [query["sql"].partition(" ")[0] for query in queries] == ["SELECT"]
+
+
+def test_only_its_holder_renews_it(request: pytest.FixtureRequest) -> None:
+    assert not lease.renew("a")
+    lease.take("a")
+    request.getfixturevalue("an_hour")
+    assert not lease.renew("b")
+    assert lease.renew("a")
+    assert Lease.objects.filter(holder="a", until__gt=Now() + 55 * MINUTE).exists()
 
 
 def test_it_does_not_outlast_a_clock_that_is_set_back() -> None:
