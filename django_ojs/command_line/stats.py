@@ -28,7 +28,7 @@ from django_ojs.storage import database
 from django_ojs.storage.figures import counts, oldest_available
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.worker.signal_handlers import signal_handlers
-from django_ojs.worker.wake_event import WakeEvent
+from django_ojs.worker.wakes import WakeEvent
 
 T = TypeVar("T")
 

@@ -3,13 +3,13 @@
 import logging
 import time
 from collections.abc import Collection
+from functools import partial
 
 from django.db import Error, connections
 
 from django_ojs.conf import settings
 from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut, may_find
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import claim_floors, notify
 from django_ojs.storage.backoff import Backoff
@@ -23,6 +23,7 @@ from django_ojs.worker.in_flight import JobsInFlight
 from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.queue_selection import QueueSelection
+from django_ojs.worker.sibling_claims import SiblingClaims
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -33,6 +34,10 @@ MAX_ASKED_QUEUES = 20
 #: If this many polls in a row took long, the machine is not just busy: an old snapshot makes them
 #: slow, and claims then use a floor.
 SLOW_POLLS = 3
+
+#: The part of the poll interval for which a claim that left no job makes a poll needless. It is
+#: less than all of it, because a wait may end a moment early.
+FRESH = 0.9
 
 #: Seconds between two checks whether a job is available that must run alone.
 ISOLATED_CHECK_INTERVAL = 1.0
@@ -70,7 +75,7 @@ class Claimer:
         heartbeat: Heartbeat,
         job_log: JobLog,
         *,
-        isolation: Isolation,
+        siblings: SiblingClaims,
     ) -> None:
         self._worker_id = worker_id
         self._config = config
@@ -78,7 +83,7 @@ class Claimer:
         self._claim_sizer = claim_sizer
         self._heartbeat = heartbeat
         self._job_log = job_log
-        self._isolation = isolation
+        self._siblings = siblings
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._turns = Turns(config.order)
         #: How many jobs it has claimed.
@@ -90,6 +95,8 @@ class Claimer:
         #: When the last claim began.
         self.began_at = 0.0
         self._notified_at = 0.0
+        # When the last notification was sent, by the clock of the database.
+        self._sent_at = 0.0
         # How often in a row it took long to find that there is no job, and until when polls claim
         # without asking first.
         self._slow_polls, self._claims_until = 0, 0.0
@@ -97,25 +104,28 @@ class Claimer:
         self._away_until = 0.0
         self._backoff = Backoff()
         self._lost_claims_until = self._lost_claims_due = 0.0
-        self._isolated_checked_at = float("-inf")
 
     def claim(self, *, is_poll: bool) -> list[Claimed]:
         """Claim as many jobs as fit; none if the database is away.
 
         In a poll, nothing indicates that there is a job, so it asks first, which costs less than a
-        claim.
+        claim; or does nothing, if another process of the supervisor has asked lately.
         """
         self.found_none = False
         wanted = self._wanted()
         if not wanted:
             return []
-        self.began_at = time.monotonic()
-        most, left = settings().max_fetch_bytes, self._bytes_left()
+        if is_poll and not self._siblings.must_claim(self._is_polled):
+            return []
+        self._siblings.begin()
+        sent_at, self.began_at = self._sent_at, time.monotonic()
+        most, left, left_none = settings().max_fetch_bytes, self._bytes_left(), False
         try:
             self._give_back_lost_claims()
             queues = self._queues.current()
             if is_poll and not self._may_find(queues):
                 self._backoff.reset()
+                left_none = True
                 return []
             jobs = (
                 fetch(
@@ -123,7 +133,7 @@ class Claimer:
                     count=wanted,
                     worker_id=self._worker_id,
                     due=self._config.once,
-                    isolation=self._isolation,
+                    isolation=self._config.isolation,
                     max_bytes=max(1, left),
                     turns=self._turns,
                     pool=self._config.pool,
@@ -132,6 +142,16 @@ class Claimer:
                 if queues
                 else []
             )
+            self._backoff.reset()
+            unread = next_starts.unread.intersection(queues)
+            self.found_none = not (jobs or unread)
+            self.claimed += len(jobs)
+            cut = may_be_cut(left - sum(job.size for job in jobs), most)
+            self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
+            # A process that knows when a limited queue starts its next job may have no room then.
+            is_known = not unread and next_starts.seconds() is None
+            left_none = is_known and not self._may_be_more
+            return jobs
         except MemoryError:
             raise  # The process cannot go on; see `supervisor`.
         except Exception as error:
@@ -141,12 +161,8 @@ class Claimer:
             self._lost_claims_until = time.monotonic() + LOST_CLAIMS_WITHIN
             self._lost_claims_due = 0.0
             return []
-        self._backoff.reset()
-        self.found_none = not (jobs or next_starts.unread.intersection(queues))
-        self.claimed += len(jobs)
-        cut = may_be_cut(left - sum(job.size for job in jobs), most)
-        self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
-        return jobs
+        finally:
+            self._siblings.end(self.began_at, sent_at, left_none=left_none)
 
     @property
     def is_spent(self) -> bool:
@@ -159,14 +175,19 @@ class Claimer:
         A notification that came during the last claim counts, because the claim may have missed the
         job.
         """
-        is_likely = self._may_be_more or self._notified_at >= self.began_at
-        return is_likely and self._wanted() > 0
+        last = max(self.began_at, self._siblings.left_none_at)
+        return (self._may_be_more or self._notified_at >= last) and self._wanted() > 0
 
     def longest_wait(self) -> float:
         """Return the seconds after which to call `claim` again if nothing wakes the process."""
-        now = time.monotonic()
-        timeout = self._config.poll_interval.total_seconds()
-        if now - self._notified_at < notify.INTERVAL * 3:
+        now, interval = time.monotonic(), self._config.poll_interval.total_seconds()
+        left_none_at = self._siblings.left_none_at
+        # The processes of a supervisor poll once an interval together.
+        timeout = min(interval, left_none_at + interval - now)
+        if timeout <= 0:
+            timeout = interval
+        followed_at = self._notified_at + notify.INTERVAL
+        if left_none_at < followed_at and now < followed_at + notify.INTERVAL * 2:
             # A producer does not send a notification for every job. One more poll finds the jobs
             # that came right after a notification.
             timeout = min(timeout, notify.INTERVAL * 1.5)
@@ -180,10 +201,22 @@ class Claimer:
             timeout = min(timeout, next_start)
         return timeout
 
-    def on_notify(self) -> None:
-        """Note that a notification has come."""
+    def on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> bool:
+        """Note that a notification of these queues has come, and when the database sent it.
+
+        Without a time there may be more than were notified of. Return whether to claim, which is
+        not needed if a process beside this one has answered it.
+        """
+        if sent_at is None:
+            self._queues.expire()
+        else:
+            self._queues.add(queues)
+            self._sent_at = max(self._sent_at, sent_at)
+            is_answered = partial(self._siblings.has_answered, sent_at)
+            if self._wanted() > 0 and not self._siblings.must_claim(is_answered):
+                return False
         self._notified_at = time.monotonic()
-        self._queues.expire()
+        return True
 
     def on_connected(self) -> None:
         """Note that the listener has its connection again, so that the database is back.
@@ -205,10 +238,10 @@ class Claimer:
 
     def check_isolated(self, status: ProcessStatus) -> None:
         """Let the supervisor know of jobs that this process may not claim, as they run alone."""
-        now = time.monotonic()
-        if now < max(self._away_until, self._isolated_checked_at + ISOLATED_CHECK_INTERVAL):
+        if time.monotonic() < self._away_until:
             return
-        self._isolated_checked_at = now
+        if not self._siblings.may_look_for_isolated(ISOLATED_CHECK_INTERVAL):
+            return
         try:
             self.note_isolated(status)
         except Error as error:
@@ -257,8 +290,14 @@ class Claimer:
         if self._slow_polls == SLOW_POLLS:
             self._slow_polls, self._claims_until = 0, now + claim_floors.LONGEST
         # Then no job that must run alone is available either.
-        self._isolated_checked_at = now
+        self._siblings.found_no_isolated()
         return False
+
+    def _is_polled(self) -> bool:
+        """Whether a claim has left no job since this process has to know of new ones."""
+        interval = self._config.poll_interval.total_seconds()
+        since = max(time.monotonic() - interval * FRESH, self._notified_at + notify.INTERVAL)
+        return self._siblings.left_none_at >= since
 
     def _give_back_lost_claims(self) -> None:
         """Return jobs whose claim was committed though its response did not arrive.

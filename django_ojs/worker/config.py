@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_ojs.conf import settings
+from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, QueueOrder
 
 
@@ -12,6 +13,7 @@ class WorkerConfig:
     """`threads` is how many jobs a process runs at a time, sync and async together.
 
     An operator may change it, to at most `most_threads`. If that is 0, it cannot be changed.
+    `isolation` says which jobs a process claims; the supervisor sets it.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -29,6 +31,7 @@ class WorkerConfig:
     max_jobs: int | None = None
     max_rss_mb: int | None = None
     health_file: str | None = None
+    isolation: Isolation = Isolation.ANY
 
     @classmethod
     def from_settings(cls, **given: object) -> "WorkerConfig":

@@ -24,7 +24,7 @@ from django_ojs.worker.completer import Completer
 from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
-from django_ojs.worker.wake_event import WakeEvent
+from django_ojs.worker.wakes import WakeEvent
 
 #: Seconds between two checks of the timeouts: how late a timeout may be.
 TICK = 0.1

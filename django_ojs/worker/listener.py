@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
-from django_ojs.worker.wake_pipe import WakePipe
+from django_ojs.worker.wakes import WakePipe
 
 logger = logging.getLogger("django_ojs")
 
@@ -35,8 +35,9 @@ class SessionOwner(Protocol):
 
 
 class Listener:
-    """A thread that calls `wake` for each notification of its queues.
+    """A thread that calls `wake` when notifications of its queues have arrived.
 
+    `wake` gets the queues, and when the last one was sent; without notifications, none and None.
     It calls `connected` before, each time that it has connected. It does nothing where the database
     has no notifications, or behind a pooler.
     """
@@ -44,7 +45,7 @@ class Listener:
     def __init__(
         self,
         queues: Collection[str],
-        wake: Callable[[], None],
+        wake: Callable[[Collection[str], float | None], None],
         session: SessionOwner,
         connected: Callable[[], None],
     ) -> None:
@@ -100,7 +101,7 @@ class Listener:
         self._backoff.reset()
         self._connected()
         # Jobs that were announced before LISTEN took effect are found by this wake.
-        self._wake()
+        self._wake((), None)
         with selectors.DefaultSelector() as selector:
             selector.register(link.connection, selectors.EVENT_READ)
             selector.register(self._wake_pipe, selectors.EVENT_READ)
@@ -113,6 +114,7 @@ class Listener:
         return True
 
     def _read(self, link: BaseDatabaseWrapper) -> None:
-        notified = database.dialect().notifications(link)
-        if notified and (ALL in self._queues or self._queues.intersection(notified)):
-            self._wake()
+        notified = dict(database.dialect().notifications(link))
+        wanted = notified if ALL in self._queues else self._queues.intersection(notified)
+        if wanted:
+            self._wake(wanted, max(notified[queue] for queue in wanted))

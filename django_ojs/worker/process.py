@@ -38,7 +38,8 @@ from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.process_status import ProcessStatus
 from django_ojs.worker.queue_selection import handler_queues, mismatch
-from django_ojs.worker.wake_event import WakeEvent
+from django_ojs.worker.sibling_claims import SiblingClaims
+from django_ojs.worker.wakes import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -84,8 +85,8 @@ class WorkerProcess:
         *,
         worker_id: str | None = None,
         parent: int | None = None,
-        isolation: Isolation = Isolation.ANY,
         status: ProcessStatus | None = None,
+        siblings: SiblingClaims | None = None,
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.job_log = JobLog()
@@ -94,8 +95,8 @@ class WorkerProcess:
         self._lifecycle = Lifecycle(config.grace, self._wake.set)
         self._stop_requests = StopRequests()
         self._parent = parent
-        self._isolation = isolation
         self._status = status
+        self._siblings = siblings or SiblingClaims()
         self._waiting = False
         # Whether nothing woke this thread, so that a new job is unlikely.
         self._is_poll = False
@@ -139,11 +140,11 @@ class WorkerProcess:
             self._claim_sizer,
             self._heartbeat,
             self.job_log,
-            isolation=self._isolation,
+            siblings=self._siblings,
         )
         # A process that may be killed by its job must not hold the lease of the maintenance.
         self._maintenance = MaintenanceThread(
-            self.id, self.job_log, leads=self._isolation is not Isolation.ALONE
+            self.id, self.job_log, leads=config.isolation is not Isolation.ALONE
         )
         self._threads = [] if config.once else hooks.worker_threads(self.id)
         self._listener = Listener(
@@ -158,7 +159,7 @@ class WorkerProcess:
             ", ".join(config.queues),
             f" for the pool {config.pool}" if config.pool else "",
             config.threads,
-            ": one that may have killed a worker" if self._isolation is Isolation.ALONE else "",
+            ": one that may have killed a worker" if config.isolation is Isolation.ALONE else "",
         )
         try:
             self._work()
@@ -279,7 +280,7 @@ class WorkerProcess:
 
     def _check_isolated(self) -> None:
         if (
-            self._isolation is Isolation.SHARED
+            self._config.isolation is Isolation.SHARED
             and self._status is not None
             and self._lifecycle.state is Directive.RUNNING
         ):
@@ -323,9 +324,8 @@ class WorkerProcess:
         """Whether outcomes are not stored yet and the database takes them."""
         return self._in_flight.unstored > 0 and not self._completer.is_away
 
-    def _on_notify(self) -> None:
-        self._claimer.on_notify()
-        if self._waiting:
+    def _on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> None:
+        if self._claimer.on_notify(queues, sent_at) and self._waiting:
             self._wake.set()
 
     def _on_slot_free(self, seconds: float) -> None:
@@ -393,7 +393,7 @@ class WorkerProcess:
         self._heartbeat.close()
         hooks.call_after(hooks.registry.worker_ends)
         if (
-            self._isolation is Isolation.ALONE
+            self._config.isolation is Isolation.ALONE
             and self._claimer.claimed
             and self._status is not None
         ):

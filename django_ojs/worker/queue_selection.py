@@ -1,7 +1,7 @@
 """The queues that a worker claims from, and whether the handlers of this process use them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from django_ojs.conf import settings
@@ -20,7 +20,9 @@ class QueueSelection:
         self._queues = tuple(queues)
         self._max_age = max_age
         self._read_at: float | None = None
-        self._current: tuple[str, ...] = ()
+        # Those with jobs when they were read, and those that have got one since.
+        self._read: frozenset[str] = frozenset()
+        self._added: frozenset[str] = frozenset()
 
     def current(self) -> tuple[str, ...]:
         """Return the queues to claim from, read at most `max_age` seconds ago."""
@@ -28,27 +30,29 @@ class QueueSelection:
             return self._queues
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= self._max_age:
-            # This is set before the list is read, because `expire` may be called during the query.
-            self._read_at = now
+            # Both are set before the list is read, because `expire` and `add` may be called during
+            # the query.
+            self._read_at, self._added = now, frozenset()
             try:
-                self._current = self._read()
+                self._read = self._with_jobs()
             except BaseException:
                 self._read_at = None
                 raise
-        return self._current
+        index = self._queues.index(ALL)
+        others = sorted((self._read | self._added).difference(self._queues))
+        return (*self._queues[:index], *others, *self._queues[index + 1 :])
 
     def expire(self) -> None:
         """Read the queues again with the next call of `current`."""
         self._read_at = None
 
-    def _read(self) -> tuple[str, ...]:
-        others = sorted(
-            name
-            for name, states in counts.by_queue().items()
-            if name not in self._queues and not WAITING.isdisjoint(states)
-        )
-        index = self._queues.index(ALL)
-        return (*self._queues[:index], *others, *self._queues[index + 1 :])
+    def add(self, queues: Collection[str]) -> None:
+        """Add queues that have got a job, until the queues are read again."""
+        self._added = self._added.union(queues)
+
+    def _with_jobs(self) -> frozenset[str]:
+        found = counts.by_queue().items()
+        return frozenset(name for name, states in found if not WAITING.isdisjoint(states))
 
 
 def handler_queues() -> dict[str, list[str]]:

@@ -35,8 +35,9 @@ from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.lifecycle import StopRequests
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
+from django_ojs.worker.sibling_claims import SiblingClaims
 from django_ojs.worker.signal_handlers import default_in_forks, signal_handlers
-from django_ojs.worker.wake_pipe import WakePipe
+from django_ojs.worker.wakes import WakePipe
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -74,17 +75,13 @@ class Child:
     worker_id: str
     started: float
     status: ProcessStatus
-    isolation: Isolation
+    runs_alone: bool
     pulses: int = 0
     #: Seconds since it last showed that it runs Python code.
     silence: float = 0.0
     #: A signal or a debugger has stopped it. It does not count as silent then.
     is_stopped: bool = False
     is_stall_logged: bool = False
-
-    @property
-    def runs_alone(self) -> bool:
-        return self.isolation is Isolation.ALONE
 
 
 class Supervisor:
@@ -96,9 +93,10 @@ class Supervisor:
     def __init__(
         self, config: WorkerConfig, code_changed: Callable[[], bool] | None = None
     ) -> None:
-        self._config = config
+        self._config = replace(config, isolation=Isolation.SHARED)
         self._code_changed = code_changed
         self._children: dict[int, Child] = {}
+        self._claims = SiblingClaims()
         #: How many processes there are to be, without those that run one job alone.
         self._wanted = config.processes
         self._isolated_waiting = 0
@@ -204,19 +202,27 @@ class Supervisor:
         wanted = self._wanted + min(leaving, self._config.processes)
         for _ in range(wanted - (len(children) - alone)):
             if time.monotonic() >= self._next_start:
-                self._fork(self._config, Isolation.SHARED)
+                self._fork(self._config)
         for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
             # The process runs one job, and no second one after it, because the first may have
             # damaged the process.
             one = replace(
-                self._config, threads=1, most_threads=0, once=True, max_jobs=1, max_rss_mb=None
+                self._config,
+                isolation=Isolation.ALONE,
+                threads=1,
+                most_threads=0,
+                once=True,
+                max_jobs=1,
+                max_rss_mb=None,
             )
-            self._fork(one, Isolation.ALONE)
+            self._fork(one)
         self._isolated_waiting = 0
 
-    def _fork(self, config: WorkerConfig, isolation: Isolation) -> None:
+    def _fork(self, config: WorkerConfig) -> None:
         worker_id = f"worker_{ids.uuid7()}"
         status = ProcessStatus(self._wake.wake)
+        runs_alone = config.isolation is Isolation.ALONE
+        siblings = SiblingClaims() if runs_alone else self._claims
         sys.stdout.flush()
         sys.stderr.flush()
         # The signals are blocked until the child has its own handlers. The inherited ones would
@@ -237,7 +243,7 @@ class Supervisor:
             return
         else:
             if not pid:
-                _run_child(config, worker_id, parent, isolation, status)
+                _run_child(config, worker_id, parent, status, siblings)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._children[pid] = child = Child(
@@ -245,7 +251,7 @@ class Supervisor:
             worker_id=worker_id,
             started=time.monotonic(),
             status=status,
-            isolation=isolation,
+            runs_alone=runs_alone,
         )
         if self._quiet:
             self._kill(child, signal.SIGTSTP)
@@ -388,8 +394,8 @@ def _run_child(
     config: WorkerConfig,
     worker_id: str,
     parent: int,
-    isolation: Isolation,
     status: ProcessStatus,
+    siblings: SiblingClaims,
 ) -> None:
     code = 1
     try:
@@ -407,8 +413,8 @@ def _run_child(
                 config,
                 worker_id=worker_id,
                 parent=parent,
-                isolation=isolation,
                 status=status,
+                siblings=siblings,
             )
         )
     except BaseException:

@@ -111,7 +111,7 @@ def test_a_process_finds_out_that_its_session_is_shared(site: Site) -> None:
     woken: list[str] = []
     listener = Listener(
         ["default"],
-        wake=lambda: woken.append("woken"),
+        wake=lambda *_: woken.append("woken"),
         session=Owner(),
         connected=lambda: woken.append("connected"),
     )

@@ -189,7 +189,9 @@ def heard() -> Iterator[Callable[[], list[str]]]:
         for notice in raw.notifies(timeout=BOUND):
             if notice.payload == "(end)":
                 return found
-            found.append(notice.payload)
+            queue, sent_at = notice.payload.split(" ")
+            assert float(sent_at) > 0
+            found.append(queue)
         raise AssertionError("the end never came")
 
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -366,6 +366,7 @@ def test_what_became_due_during_a_long_pass_is_done_in_it(monkeypatch: pytest.Mo
 class Hearing:
     def __init__(self) -> None:
         self.woken = threading.Semaphore(0)
+        self.heard: list[tuple[set[str], float | None]] = []
         self.attached = 0
         self.connected = 0
         self.own_session = True
@@ -383,9 +384,13 @@ class Hearing:
     def connect(self) -> None:
         self.connected += 1
 
+    def wake(self, queues: Collection[str], sent_at: float | None) -> None:
+        self.heard.append((set(queues), sent_at))
+        self.woken.release()
+
     @contextmanager
     def listens(self, *queues: str) -> Iterator[Listener]:
-        listener = Listener(queues, self.woken.release, self, self.connect)
+        listener = Listener(queues, self.wake, self, self.connect)
         try:
             yield listener
         finally:
@@ -407,11 +412,20 @@ def test_a_job_of_its_queues_wakes_the_listener_and_no_other_does() -> None:
         eventually(lambda: listener.listening, "it listens")
         # What was announced before it listened is looked for.
         assert hearing.woken.acquire(timeout=BOUND)
+        assert hearing.heard == [(set(), None)]
+        with connection.cursor() as cursor:
+            # Somebody else's notification, which has no time.
+            cursor.execute("SELECT pg_notify('ojs', 'mine')")
         factories.push(queue="theirs")
         for queue in ("mine", "mine.too"):
             factories.push(queue=queue)
             assert hearing.woken.acquire(timeout=BOUND)
         assert not hearing.woken.acquire(blocking=False)
+        (_, (first, first_at), (second, second_at)) = hearing.heard
+        assert (first, second) == ({"mine"}, {"mine.too"})
+        assert first_at is not None
+        assert second_at is not None
+        assert first_at < second_at, "when the database sent it"
 
 
 @pytest.mark.postgresql

@@ -155,7 +155,7 @@ def test_while_the_listener_has_no_connection_the_heartbeats_send_no_session(
     monkeypatch.setattr(heartbeats.beat, "beat", beat_as_if_rarely)
     monkeypatch.setattr(heartbeats.beat, "attach_session", attach_when_connected)
     mine, heartbeat = Worker.objects.filter(pk=ME), bench.start()
-    listener = Listener(["a"], lambda: None, heartbeat, lambda: None)
+    listener = Listener(["a"], lambda *_: None, heartbeat, lambda: None)
     try:
         ended, _ = eventually(lambda: heartbeat.session, "the session is known")
         may_attach.clear()
@@ -192,7 +192,7 @@ def test_after_a_heartbeat_that_failed_the_session_is_attached_again(
         return real(*args, session=session, **kwargs)
 
     monkeypatch.setattr(heartbeats.beat, "beat", fail_once)
-    listener = Listener(["a"], lambda: None, bench.start(), lambda: None)
+    listener = Listener(["a"], lambda *_: None, bench.start(), lambda: None)
     try:
         eventually(lambda: not failures, "a heartbeat failed")
         eventually(lambda: beats[-1] is not None, "the session is sent again")

@@ -28,6 +28,7 @@ from django_ojs.worker import process as processes
 from django_ojs.worker.claim_sizer import MAX_BATCH, ClaimSizer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
+from django_ojs.worker.sibling_claims import SiblingClaims
 from django_ojs.worker.supervisor import SIGNALS, run_process
 from tests import factories
 from tests.test_extension import Other, installed
@@ -52,9 +53,9 @@ def configured(**values: Any) -> WorkerConfig:
 
 
 @contextmanager
-def working(**values: Any) -> Iterator[WorkerProcess]:
+def working(siblings: SiblingClaims | None = None, **values: Any) -> Iterator[WorkerProcess]:
     """Run a worker process beside the test, in a thread."""
-    process = WorkerProcess(configured(**values))
+    process = WorkerProcess(configured(**values), siblings=siblings)
     ended: list[Exit] = []
     thread = threading.Thread(target=lambda: ended.append(process.run()))
     thread.start()

@@ -33,13 +33,13 @@ class Bench:
             self.supervisor, "_kill", lambda child, number: self.sent.append((child.pid, number))
         )
 
-    def child(self, isolation: Isolation = Isolation.SHARED) -> Child:
+    def child(self, *, runs_alone: bool = False) -> Child:
         child = Child(
             pid=len(self.supervisor._children) + 1,
             worker_id="worker-a",
             started=self.now,
             status=ProcessStatus(),
-            isolation=isolation,
+            runs_alone=runs_alone,
         )
         self.supervisor._children[child.pid] = child
         return child
@@ -134,7 +134,7 @@ def test_a_process_that_died_before_any_job_is_replaced_later_each_time(bench: B
 
 @pytest.mark.parametrize("code", [Exit.OK, Exit.REPLACE, -signal.SIGKILL])
 def test_the_end_of_a_process_that_ran_a_job_alone_ends_no_other(bench: Bench, code: int) -> None:
-    child = bench.child(Isolation.ALONE)
+    child = bench.child(runs_alone=True)
     child.status.note_isolated(2)
     bench.supervisor._ended(child, code)
     assert bench.supervisor._wanted == 1
@@ -167,10 +167,10 @@ def test_as_many_processes_start_as_jobs_wait_that_run_alone(
 ) -> None:
     forked: list[Isolation] = []
 
-    def fork(config: WorkerConfig, isolation: Isolation) -> None:
+    def fork(config: WorkerConfig) -> None:
         assert (config.threads, config.max_jobs) == (1, 1)
-        forked.append(isolation)
-        bench.child(isolation)
+        forked.append(config.isolation)
+        bench.child(runs_alone=True)
 
     monkeypatch.setattr(bench.supervisor, "_fork", fork)
     shared = bench.child()
@@ -189,7 +189,7 @@ def test_as_many_processes_start_as_jobs_wait_that_run_alone(
 
 
 def test_the_last_process_that_stops_ends_those_that_run_a_job_alone(bench: Bench) -> None:
-    alone, last = bench.child(Isolation.ALONE), bench.child()
+    alone, last = bench.child(runs_alone=True), bench.child()
     del bench.supervisor._children[last.pid]
     bench.supervisor._ended(last, Exit.OK)
     bench.supervisor._forward_signals()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django_ojs.worker.wake_event import WakeEvent
+from django_ojs.worker.wakes import WakeEvent
 from tests.worker.waiting import BOUND
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from django_ojs.worker.signal_handlers import signal_handlers
-from django_ojs.worker.wake_pipe import WakePipe
+from django_ojs.worker.wakes import WakePipe
 from tests.forks import fork
 
 #: Seconds of a wait that must end before; far more than any machine takes for what ends it.

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from types import ModuleType
@@ -371,21 +371,24 @@ class PostgreSQL(Inserts):
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
-        calls = ", ".join([f"pg_notify('{channel}', %s)"] * len(payloads))
+        call = f"pg_notify('{channel}', %s || ' ' || extract(epoch FROM clock_timestamp()))"
+        calls = ", ".join([call] * len(payloads))
         _direct().run(connection, _SQL["notify"].format(calls=calls), list(payloads))
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"LISTEN {channel}")
 
-    def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
+    def notifications(self, connection: BaseDatabaseWrapper) -> list[tuple[str, float]]:
         # psycopg's `notifies()` is not used: it waits for more while it holds the GIL, which the
         # thread that was woken then waits for.
         link = connection.connection.pgconn
         link.consume_input()
         payloads = []
         while notification := link.notifies():
-            payloads.append(notification.extra.decode())
+            payload, _, sent_at = notification.extra.decode().rpartition(" ")
+            with suppress(ValueError):  # It is not one of this package.
+                payloads.append((payload, float(sent_at)))
         return payloads
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:

@@ -357,8 +357,11 @@ class Server(ABC):
         """
         raise NotImplementedError
 
-    def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the payloads of the notifications that have arrived, without waiting for more."""
+    def notifications(self, connection: BaseDatabaseWrapper) -> list[tuple[str, float]]:
+        """Return the notifications that have arrived, without waiting for more.
+
+        Each is its payload, and the seconds since 1970 when the database sent it.
+        """
         raise NotImplementedError
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -76,3 +77,21 @@ def test_a_child_that_dies_as_soon_as_it_begins_is_not_replaced_in_a_hurry(start
     tree.signal(signal.SIGTERM)
     assert tree.ends() == 0
     assert tree.log.count("died") <= 4
+
+
+def test_the_processes_that_are_left_find_the_jobs(start: Start) -> None:
+    # One is frozen, maybe in its claim, and one is killed.
+    tree = start("--processes", "3", "--poll-interval", "0.2", ojs={"HEARTBEAT_INTERVAL": 60})
+    eventually(lambda: Worker.objects.count() == 3, "three processes")
+    frozen, killed = list(Worker.objects.order_by("id").values_list("pid", flat=True))[:2]
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        for _ in range(5):
+            becomes(stored(handlers.quick.enqueue(1)), "completed")
+        os.kill(killed, signal.SIGKILL)
+        for _ in range(5):
+            becomes(stored(handlers.quick.enqueue(1)), "completed")
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0

@@ -24,7 +24,7 @@ from django_ojs.spec.full_policy import LOCAL
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers
-from django_ojs.worker.wake_event import WakeEvent
+from django_ojs.worker.wakes import WakeEvent
 
 DESCRIPTION = """\
 Send the jobs of the outbox to their servers until a signal stops it.

@@ -1,15 +1,43 @@
-"""A pipe that ends the wait of a process: by a signal to it, or by one of its children."""
+"""What ends the wait of a thread, or of a process."""
 
 import os
 import select
 import signal
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 
+class WakeEvent:
+    """Wakes a waiting thread, and is safe to set from a signal handler.
+
+    It clears itself when a wait ends. Setting it twice before a wait has the effect of once.
+
+    It is a bare lock, because a signal handler may set it while it interrupts the wait itself,
+    where a Condition would deadlock. A SimpleQueue does not work either: if a signal interrupts its
+    `get` when the timeout ends (a process that was stopped and goes on), it waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._cleared = threading.Lock()
+        self._cleared.acquire()
+
+    def set(self) -> None:
+        """End the current wait, or the next one."""
+        with suppress(RuntimeError):  # It is set already.
+            self._cleared.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds. Return whether the event was set."""
+        return self._cleared.acquire(timeout=timeout)
+
+
 class WakePipe:
-    """A pipe that a process makes before it forks. The process and its children may write to it."""
+    """A pipe that ends the wait of a process: by a signal to it, or by one of its children.
+
+    The process makes it before it forks.
+    """
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()

@@ -1,0 +1,195 @@
+"""One claim for a notification or a poll of all processes of a supervisor, and not one of each."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ojs.storage import notify
+from django_ojs.storage.dialects.postgresql import PostgreSQL
+from django_ojs.worker import claimer, sibling_claims
+from django_ojs.worker.process import WorkerProcess
+from django_ojs.worker.sibling_claims import SiblingClaims
+from tests.testapp import worker_jobs as handlers
+from tests.worker.acceptance.ledger import ALIASES, becomes, stored
+from tests.worker.test_process import working
+from tests.worker.waiting import eventually
+
+HOUR = 3600.0
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture
+def mine() -> SiblingClaims:
+    return SiblingClaims()
+
+
+@pytest.fixture
+def theirs(mine: SiblingClaims) -> SiblingClaims:
+    """The object as another process has it."""
+    return copy.copy(mine)
+
+
+def test_processes_share_it_after_a_fork(mine: SiblingClaims) -> None:
+    if not (child := os.fork()):
+        mine.end(7.0, 11.0, left_none=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert mine.left_none_at == 7.0
+    assert mine.has_answered(11.0)
+    assert not mine.has_answered(11.1)
+
+
+def test_a_claim_that_left_jobs_answers_nothing(mine: SiblingClaims) -> None:
+    mine.end(7.0, 11.0, left_none=False)
+    assert not mine.has_answered(11.0)
+    assert mine.left_none_at < 0.0
+
+
+def test_the_claim_of_another_process_is_waited_for(
+    mine: SiblingClaims, theirs: SiblingClaims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sibling_claims, "LONGEST", HOUR)
+    theirs.begin()
+    looks: list[bool] = []
+
+    def is_answered() -> bool:
+        looks.append(mine.has_answered(11.0))
+        return looks[-1]
+
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(mine.must_claim(is_answered)))
+    thread.start()
+    eventually(lambda: len(looks) > 3, "it waits")
+    theirs.end(7.0, 11.0, left_none=True)
+    thread.join()
+    assert answers == [False]
+
+
+def test_a_process_that_was_frozen_in_its_claim_is_not_waited_for_long(
+    mine: SiblingClaims, theirs: SiblingClaims
+) -> None:
+    theirs.begin()
+    assert mine.must_claim(never)
+    # Now it is this one that another waits for, also if it dies.
+    assert mine.must_claim(never), "its own claim"
+    assert theirs.must_claim(never)
+
+
+def test_one_process_looks_for_isolated_jobs(mine: SiblingClaims, theirs: SiblingClaims) -> None:
+    assert mine.may_look_for_isolated(HOUR)
+    assert not theirs.may_look_for_isolated(HOUR)
+    assert theirs.may_look_for_isolated(0.0)
+
+
+@pytest.mark.django_db(transaction=True, databases=ALIASES)
+class TestAProcess:
+    """A worker process whose sibling is the test."""
+
+    @pytest.fixture(autouse=True)
+    def without_notifications(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(PostgreSQL, "listen", lambda *_: None)
+
+    @pytest.fixture
+    def claims(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        return _counted("fetch", monkeypatch, len)
+
+    @pytest.fixture
+    def polls(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        return _counted("may_find", monkeypatch, int)
+
+    def test_does_not_claim_for_a_notification_that_was_answered(
+        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int]
+    ) -> None:
+        with working(mine, poll_interval=timedelta(hours=1)) as process:
+            eventually(lambda: claims and _waits(process), "its first claim")
+            theirs.end(time.monotonic(), 11.0, left_none=True)
+            before = len(claims)
+            process._on_notify(["default"], 11.0)
+            process._on_notify(["default"], 10.5)
+            job = stored(handlers.note.enqueue())
+            assert len(claims) == before
+            process._on_notify(["default"], 12.0)
+            becomes(job, "completed")
+            assert claims[before] == 1, "the first claim since found the job"
+        assert theirs.has_answered(12.0), "a claim that found fewer jobs than it asked for"
+
+    def test_that_has_no_room_leaves_the_notification_to_others(
+        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int]
+    ) -> None:
+        with working(mine, poll_interval=timedelta(hours=1), threads=1) as process:
+            eventually(lambda: claims and _waits(process), "its first claim")
+            job = stored(handlers.wait.enqueue())
+            process._on_notify(["default"], 11.0)
+            becomes(job, "active")
+            assert not theirs.has_answered(11.0), "it may have left jobs"
+            process._on_notify(["default"], 12.0)
+            assert not mine._claims, "it does not have the others wait"
+            assert not theirs.has_answered(12.0)
+
+    def test_does_not_poll_when_another_has_polled(
+        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int], polls: list[int]
+    ) -> None:
+        with working(mine) as process:
+            eventually(lambda: polls, "it polls")
+            # An hour from now: until then no process needs to poll.
+            theirs.end(time.monotonic() + HOUR, 0.0, left_none=True)
+            eventually(lambda: _waits(process), "the poll that was under way has ended")
+            before = len(polls) + len(claims)
+            waits = _counted_waits(process)
+            eventually(lambda: len(waits) > 3, "it has woken up")
+            assert len(polls) + len(claims) == before
+
+    def test_polls_once_more_after_a_notification(
+        self,
+        mine: SiblingClaims,
+        theirs: SiblingClaims,
+        polls: list[int],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(notify, "INTERVAL", 0.05)
+        with working(mine, poll_interval=timedelta(hours=1)) as process:
+            eventually(lambda: _waits(process), "it waits")
+            process._on_notify(["default"], 11.0)
+            # A job that its producer did not notify of, because it had notified just before.
+            eventually(lambda: polls, "it polls")
+
+
+def _counted(name: str, monkeypatch: pytest.MonkeyPatch, number: Callable[[Any], int]) -> list[int]:
+    """Return the list to which each call of a function of the claimer adds what it returned."""
+    found: list[int] = []
+    real = getattr(claimer, name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        returned = real(*args, **kwargs)
+        found.append(number(returned))
+        return returned
+
+    monkeypatch.setattr(claimer, name, function)
+    return found
+
+
+def _waits(process: WorkerProcess) -> bool:
+    return process._waiting
+
+
+def _counted_waits(process: WorkerProcess) -> list[int]:
+    waits: list[int] = []
+    real = process._wait
+
+    def wait() -> None:
+        waits.append(1)
+        real()
+
+    process._wait = wait  # type: ignore[method-assign]
+    return waits
