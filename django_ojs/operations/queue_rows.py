@@ -74,12 +74,12 @@ def settle_deleted() -> int:
 @database.write_transaction
 def _settle(deleted: list[str]) -> int:
     counted = counts.by_queue(deleted)
-    again = [name for name in deleted if has_new_jobs(counted.get(name, {}))]
+    new = [name for name in deleted if has_new_jobs(counted.get(name, {}))]
+    again = database.lock_free(_deleted().filter(pk__in=new))
     ended = [name for name in deleted if not counted.get(name)]
     # `created_at` stays: it is the time of the deletion, and may have been read.
     _deleted().filter(pk__in=again).update(config={}, updated_at=None)
-    _deleted().filter(pk__in=ended).delete()
-    return len(again) + len(ended)
+    return len(again) + database.delete_free(_deleted().filter(pk__in=ended))
 
 
 def put_rules_right() -> int:
@@ -91,7 +91,7 @@ def put_rules_right() -> int:
     stored = Queue.primary.values_list("pk", "rules", "config")
     right = [(name, rules, hooks.rules_with(rules, config)) for name, rules, config in stored]
     return sum(
-        Queue.primary.filter(pk=name, rules=before).update(rules=after)
+        database.update_free(Queue.primary.filter(pk=name, rules=before), rules=after)
         for name, before, after in right
         if before != after
     )

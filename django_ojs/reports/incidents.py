@@ -169,6 +169,8 @@ def write(
         return
     try:
         with transaction.atomic(using=database.alias()):
+            if not _try_lock():
+                return  # Another process is writing what it has found at the same time.
             Incident.primary.bulk_create(new, ignore_conflicts=True)
             for row, values in changed.values():
                 as_read = Incident.primary.filter(pk=row.pk, updated_at=row.updated_at)
@@ -177,6 +179,14 @@ def write(
                 Incident.primary.filter(pk__in=old, ended_at__lt=now - KEPT).delete()
     except DatabaseError as error:
         logger.warning("The incidents could not be stored (%s).", error.__class__.__name__)
+
+
+def _try_lock() -> bool:
+    dialect = database.dialect()
+    # With one writer, the first row that is written takes the lock.
+    return dialect.has_one_writer or dialect.lock_subject(
+        database.connection(), "incidents", wait=False
+    )
 
 
 def _row(finding: Finding, now: datetime) -> Incident:

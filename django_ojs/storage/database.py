@@ -28,6 +28,7 @@ from django.db import (
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 
 from django_ojs.not_installed import line_for_database
@@ -488,6 +489,38 @@ def write_transaction(function: Callable[P, T]) -> Callable[P, T]:
         return retried(partial(_write, None, function, *args, **kwargs))
 
     return wrapper
+
+
+def lock_free(rows: QuerySet[Any]) -> list[Any]:
+    """Lock those of these rows that no other session has locked, and return their keys.
+
+    This and the next two are for the maintenance: another process that has lost the lease may be in
+    the same step, and one that waited for its rows would lose the lease as well. What is left is
+    done by the session that has locked it, or by the next call.
+    """
+    return list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
+
+
+def update_free(rows: QuerySet[Any], **values: object) -> int:
+    """Change those of these rows that no other session has locked. Return how many."""
+    return in_write_transaction(lambda: _of(rows, lock_free(rows)).update(**values), rows.db)
+
+
+def delete_free(rows: QuerySet[Any], limit: int = BATCH) -> int:
+    """Delete the first `limit` of these rows that no other session has locked. Return how many."""
+
+    def operation() -> int:
+        deleted = _of(rows, lock_free(rows[:limit])).delete()[1]
+        return deleted.get(rows.model._meta.label, 0)
+
+    # Usually there are none, and then no transaction is opened.
+    return in_write_transaction(operation, rows.db) if rows.exists() else 0
+
+
+def _of(rows: QuerySet[Any], keys: list[Any]) -> QuerySet[Any]:
+    # The lock has checked the conditions on the rows as they are now.
+    found: QuerySet[Any] = rows.model._base_manager.using(rows.db).filter(pk__in=keys)
+    return found
 
 
 def after_commit(then: Callable[[], object], using: str | None = None) -> None:

@@ -65,7 +65,4 @@ def prune(limit: int = database.BATCH) -> int:
     """
     keep = of(AuditSettings).keep_audit_entries
     old = entries().filter(pk__lt=ids.first_of(timezone.now() - keep))
-    keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
-    if not keys:
-        return 0
-    return database.retried(lambda: entries().filter(pk__in=keys).delete()[0])
+    return database.delete_free(old.order_by("pk"), limit)

@@ -21,6 +21,7 @@ SQLite has one writer, which can always count.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Final
@@ -121,15 +122,18 @@ def withdraw_tickets() -> None:
     Bound.primary.update(until=-1)
 
 
-def renew_tickets(queue: str) -> None:
-    """Issue tickets, if there is room for more than the open transactions may take."""
+def renew_tickets(queue: str, *, wait: bool = True) -> None:
+    """Issue tickets, if there is room for more than the open transactions may take.
+
+    Without `wait`, nothing happens while another process does it.
+    """
     if _has_tickets():
-        database.retried(lambda: _renew_tickets(queue))
+        database.in_write_transaction(partial(_renew_tickets, queue, wait))
 
 
-def _renew_tickets(queue: str) -> None:
-    with database.atomic():
-        database.dialect().begin_write(database.connection())
+def _renew_tickets(queue: str, wait: bool) -> None:
+    subject = f"tickets of {queue}"
+    if database.dialect().lock_subject(database.connection(), subject, wait=wait):
         _STATEMENTS.rows("renew_tickets", [queue])
 
 
@@ -339,7 +343,8 @@ def set_warned(queue: str, warned: bool) -> bool:
         # The queue has no row yet: it is configured in the settings, or inherits its bound.
         Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
     changed = rows.filter(warned_at__isnull=warned)
-    return bool(changed.update(warned_at=Now() if warned else None))
+    # If another session has locked it, the next check does this.
+    return bool(database.update_free(changed, warned_at=Now() if warned else None))
 
 
 def warned_without_bound() -> list[str]:

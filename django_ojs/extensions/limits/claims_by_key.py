@@ -363,9 +363,8 @@ def _add_starts(found: _Round, rated: Collection[str], started_at: datetime) -> 
         )
 
 
-@database.write_transaction
 def prune() -> int:
-    """Delete rows of keys that are no longer needed. Return how many."""
+    """Delete rows of keys that are no longer needed, a batch. Return how many."""
     # If a claim changes a row in the meantime, its time is new and it stays.
     before = Now() - _MARGIN
     is_over = Q(paused_until=None) | Q(paused_until__lt=before)
@@ -373,8 +372,7 @@ def prune() -> int:
     is_free = Q(rescheduled_until=None) | Q(rescheduled_until__lt=before)
     is_forgotten = Q(dropped_at=None) | Q(dropped_at__lt=Now() - DROPPED_WITHIN)
     unused = LimitKey.primary.filter(is_over, has_none, is_free, is_forgotten, limited_since=None)
-    deleted, _ = unused.filter(expires_at__lt=before).delete()
-    return deleted
+    return database.delete_free(unused.filter(expires_at__lt=before))
 
 
 def _has_waiting(queue: str) -> bool:
@@ -395,6 +393,8 @@ def recheck() -> int:
     It marks queues that have jobs with a limit by key but no mark, and appends to the journal the
     keys whose jobs are held without a reason. Return how many keys.
     """
+    if not database.dialect().lock_subject(database.connection(), "limits by key", wait=False):
+        return 0  # Another process does it.
     known = Queue.primary.exclude(rules=0).values_list("pk", "rules")
     marked = [name for name, rules in known if rules & RULE]
     waiting = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, state=State.AVAILABLE)

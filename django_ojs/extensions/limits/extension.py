@@ -106,7 +106,7 @@ class KeyLimitsExtension(Extension):
             # This reads all jobs that wait with a limit by key, for errors that normally do not
             # happen.
             DueStep(run=claims_by_key.recheck, interval=600.0, batch=sys.maxsize),
-            DueStep(run=claims_by_key.prune, interval=60.0, batch=sys.maxsize),
+            DueStep(run=claims_by_key.prune, interval=60.0),
         )
 
     def may_find(self) -> str:

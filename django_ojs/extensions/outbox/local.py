@@ -111,7 +111,8 @@ def _deliver(queue: str, using: str) -> int:
 def _store_one(entry: OutboxEntry, using: str) -> HoldsBack | None:
     """Store a job, or note why not. Return which jobs wait with it, if it has to wait."""
     try:
-        _store([entry], using)
+        if not _store([entry], using):
+            return HoldsBack.QUEUE
     except DuplicateJob as error:
         if error.details.get("existing_job_id") in (None, str(entry.job_id)):
             outbox.sent([entry.pk], using)
@@ -136,12 +137,14 @@ def _store(entries: Sequence[OutboxEntry], using: str) -> int:
     keys = [entry.pk for entry in entries]
 
     def operation() -> int:
-        with database.atomic():
-            _push(entries)
-            return outbox.sent(keys, using)
+        # Another process may be storing them. The jobs behind them in the queue wait for it.
+        if not outbox.lock(keys, using):
+            return 0
+        _push(entries)
+        return outbox.sent(keys, using)
 
     if using == database.alias():
-        return database.retried(operation)
+        return database.in_write_transaction(operation)
     _push(entries)
     return outbox.sent(keys, using)
 

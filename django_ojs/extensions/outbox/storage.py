@@ -168,6 +168,12 @@ def sent(keys: Collection[int], using: str) -> int:
     )  # fmt: skip
 
 
+def lock(keys: Collection[int], using: str) -> bool:
+    """Lock rows until the transaction ends. Return False unless all are free and not delivered."""
+    rows = entries(using).filter(pk__in=list(keys), state=Delivery.PENDING)
+    return len(database.lock_free(rows)) == len(keys)
+
+
 def rejected(key: int, using: str, *, code: str, message: str) -> int:
     """Mark a row as rejected for good, with the reason."""
     return _mark(
@@ -229,11 +235,7 @@ def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: 
         (Q(state=Delivery.SENT, sent_at__lt=Now() - keep_sent), "sent_at"),
         (Q(state=Delivery.REJECTED, created_at__lt=Now() - keep_rejected), "created_at"),
     ):
-        keys = list(entries(using).filter(old).order_by(order).values_list("pk", flat=True)[:limit])
-        if keys:
-            # The condition is repeated, because one of them may have been requeued since.
-            gone = entries(using).filter(old, pk__in=keys)
-            count += database.retried(lambda gone=gone: gone.delete()[0], using)  # type: ignore[misc]  # its default binds the loop's variable
+        count += database.delete_free(entries(using).filter(old).order_by(order), limit)
     return count
 
 

@@ -6,15 +6,9 @@ from django_ojs.conf import of
 from django_ojs.extensions.steps.models import StepSignal
 from django_ojs.extensions.steps.settings import StepsSettings
 from django_ojs.storage import database
-from django_ojs.storage.database import BATCH
 
 
-@database.retry_contention
 def prune_signals() -> int:
     """Delete a batch of old signals. What a job has received is in its steps."""
-    old = StepSignal.primary.filter(sent_at__lt=Now() - of(StepsSettings).keep_signals).order_by(
-        "sent_at"
-    )
-    keys = list(old.values_list("pk", flat=True)[:BATCH])
-    StepSignal.primary.filter(pk__in=keys).delete()
-    return len(keys)
+    old = StepSignal.primary.filter(sent_at__lt=Now() - of(StepsSettings).keep_signals)
+    return database.delete_free(old.order_by("sent_at"))

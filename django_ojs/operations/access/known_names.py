@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
@@ -117,14 +118,20 @@ def prune() -> int:
 
     A queue that is in use gets a row, so that its `created_at` stays the same.
     """
-    old = list(KnownName.primary.filter(created_at__lte=Now() - settings().keep_rollups)[:BATCH])
+    old = KnownName.primary.filter(created_at__lte=Now() - settings().keep_rollups)
+    return _prune(old) if old.exists() else 0
+
+
+@database.write_transaction
+def _prune(rows: QuerySet[KnownName]) -> int:
+    # Those that another process is pruning are left to it.
+    old = list(rows.select_for_update(skip_locked=True)[:BATCH])
     queues = {each.name: each.created_at for each in old if each.kind == NameKind.QUEUE}
     Queue.primary.bulk_create(
         (Queue(name=name, created_at=queues[name]) for name in _queues_in_use(queues)),
         ignore_conflicts=True,
     )
-    keys = [each.pk for each in old]
-    return KnownName.primary.filter(pk__in=keys).delete()[0] if keys else 0
+    return KnownName.primary.filter(pk__in=[each.pk for each in old]).delete()[0]
 
 
 def _queues_in_use(names: Collection[str]) -> set[str]:

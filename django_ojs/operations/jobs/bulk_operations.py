@@ -204,10 +204,7 @@ def prune(limit: int = database.BATCH) -> int:
         state__in=OVER,
         finished_at__lte=Now() - settings().keep_bulk_operations,
     )
-    if not over.exists():
-        return 0
-    # The deletion also counts the jobs that are followed.
-    return database.retried(lambda: over.delete()[1].get(BulkOperation._meta.label, 0))
+    return database.delete_free(over)
 
 
 def prune_followed(limit: int = database.BATCH) -> int:
@@ -222,5 +219,4 @@ def prune_followed(limit: int = database.BATCH) -> int:
     if not over.exists():
         return 0
     rows = BulkOperationJob.primary.filter(operation_id=Subquery(oldest)).order_by("pk")
-    keys = list(rows.values_list("pk", flat=True)[:limit])
-    return database.retried(lambda: BulkOperationJob.primary.filter(pk__in=keys).delete()[0])
+    return database.delete_free(rows, limit)

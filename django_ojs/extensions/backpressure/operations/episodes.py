@@ -6,11 +6,12 @@ ends when the pressure has been a tenth under the threshold for a minute. Three 
 have its state; they are written when it changes, and never by an enqueue that has room.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.extensions.backpressure import storage as bounds
@@ -18,6 +19,7 @@ from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.times import elapsed
+from django_ojs.storage import database
 
 #: An episode ends when the pressure has been below this part of the warning threshold for a while.
 EASED: Final = 0.9
@@ -71,15 +73,18 @@ def of(queues: Collection[str]) -> dict[str, Episode]:
 def check(queue: str, bound: Backpressure, found: Load) -> None:
     """Compare the load of a queue with its bound. Called inside a write transaction."""
     full = bounds.is_bounded(bound) and not found.with_(1, 0).fits(bound)
-    _advance(queue, found.pressure(bound), bound.warning_threshold, full)
+    # If another session has locked the row, the next check does this.
+    _advance(queue, found.pressure(bound), bound.warning_threshold, full, database.update_free)
 
 
 def rejected(queue: str) -> None:
     """Record that a queue rejected a job. Called inside a write transaction."""
-    _advance(queue, 1.0, 1.0, True)
+    _advance(queue, 1.0, 1.0, True, QuerySet.update)
 
 
-def _advance(queue: str, pressure: float, threshold: float, full: bool) -> None:
+def _advance(
+    queue: str, pressure: float, threshold: float, full: bool, update: Callable[..., int]
+) -> None:
     rows = Queue.primary.filter(pk=queue)
     row = rows.annotate(now=Now()).values("now", *_COLUMNS).first()
     if row is None:
@@ -92,4 +97,4 @@ def _advance(queue: str, pressure: float, threshold: float, full: bool) -> None:
     past = Episode(**row)
     following = past.after(pressure, threshold, full, now)
     if following != past:
-        rows.update(**{name: getattr(following, name) for name in _COLUMNS})
+        update(rows, **{name: getattr(following, name) for name in _COLUMNS})

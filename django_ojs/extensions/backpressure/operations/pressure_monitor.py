@@ -46,8 +46,14 @@ def restore_bounds() -> int:
     """
     missing = bounds.missing()
     for queue in missing:
-        database.in_write_transaction(partial(bounds.rebound, queue))
+        database.in_write_transaction(partial(_restore, queue))
     return len(missing) + sum(_check(queue) for queue in bounds.warned_without_bound())
+
+
+def _restore(queue: str) -> None:
+    # Another process may be doing the same.
+    if database.dialect().lock_subject(database.connection(), f"bound of {queue}", wait=False):
+        bounds.rebound(queue)
 
 
 def cross(queue: str, bound: Backpressure, found: Load) -> bool:
@@ -84,7 +90,7 @@ def _check(queue: str) -> int:
     found = bounds.load(queue)
     is_above = found.is_above(bound)
     if bounds.is_bounded(bound) and not is_above:
-        bounds.renew_tickets(queue)
+        bounds.renew_tickets(queue, wait=False)
     database.in_write_transaction(lambda: episodes.check(queue, bound, found))
     return int(is_above != warned and cross(queue, bound, found))
 

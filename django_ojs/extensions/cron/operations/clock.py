@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from django_ojs.extensions.cron.models import CronJob
 from django_ojs.extensions.cron.operations import schedule
 from django_ojs.extensions.cron.spec import CronExpressionError
+from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs.cron")
 
@@ -34,7 +35,7 @@ def put_right() -> int:
         except CronExpressionError:
             continue  # The tick reports this when the cron job is due.
         same = CronJob.primary.filter(pk=row.pk, due_at=row.due_at, expression=row.expression)
-        moved += same.update(due_at=times.due_at, next_run_at=times.next_run_at)
+        moved += database.update_free(same, due_at=times.due_at, next_run_at=times.next_run_at)
     if moved:
         logger.warning(
             "The clock of the database was set back: %d cron jobs go on by their schedules.", moved

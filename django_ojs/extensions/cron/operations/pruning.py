@@ -43,9 +43,5 @@ class RunPruner:
         if jobs:
             jobs -= set(Job.primary.filter(OneOf("pk", jobs)).values_list("pk", flat=True))
         jobs -= {key for key, waits in kept(jobs).items() if waits}
-        return _delete([row.pk for row in rows if row.job_id in jobs]) if jobs else 0
-
-
-@database.retry_contention
-def _delete(keys: list[int]) -> int:
-    return CronRun.primary.filter(pk__in=keys).delete()[0]
+        gone = [row.pk for row in rows if row.job_id in jobs]
+        return database.delete_free(CronRun.primary.filter(pk__in=gone), WALK)

@@ -162,7 +162,4 @@ def prune() -> int:
         ~Exists(Job.primary.filter(may_run, pk=OuterRef("pk"))),
         created_at__lt=Now() - of(EventSettings).keep_events_for,
     )
-    keys = list(old.order_by("created_at").values_list("pk", flat=True)[: database.BATCH])
-    if not keys:
-        return 0
-    return int(WebhookDelivery.primary.filter(pk__in=keys)._raw_delete(database.alias()))
+    return database.delete_free(old.order_by("created_at"))

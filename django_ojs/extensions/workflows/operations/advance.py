@@ -182,7 +182,7 @@ def _forget_pruned(workflow_ids: Collection[UUID]) -> None:
     """Delete the journal's rows about workflows that were pruned, whose jobs end without them."""
     kept = Workflow.primary.filter(OneOf("pk", workflow_ids)).values_list("pk", flat=True)
     if pruned := set(workflow_ids).difference(kept):
-        EndedWorkflowJob.primary.filter(OneOf("workflow_id", pruned)).delete()
+        database.delete_free(EndedWorkflowJob.primary.filter(OneOf("workflow_id", pruned)))
 
 
 def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:

@@ -1,9 +1,12 @@
 -- Adds the changes to the counts and deletes them.
 --
--- In the order of the key, so that two transactions that fold at once cannot deadlock. ojs.counting
+-- Only one transaction does this at a time, and another one does nothing. ojs.counting
 -- is set before the first row: otherwise a trigger leaves it out (see count_triggers.sql).
 WITH counting AS MATERIALIZED (SELECT set_config('ojs.counting', 'on', true)),
-changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n, bytes),
+alone AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(20297, hashtext('counts')) AS is_locked),
+changes AS (
+    DELETE FROM ojs_count_change WHERE (SELECT is_locked FROM alone) RETURNING queue, state, n, bytes
+),
 folded AS (
     INSERT INTO ojs_count AS c (queue, state, n, bytes)
     SELECT queue, state, sum(n), sum(bytes) FROM changes, counting

@@ -2,4 +2,4 @@
 --
 -- Autovacuum checks once a minute; by then a reader of a count would have to pass tens of thousands
 -- of dead rows.
-VACUUM ojs_count_change
+VACUUM (SKIP_LOCKED) ojs_count_change
