@@ -3,10 +3,11 @@
 For each number of processes, it starts machines of eight processes with one thread each, and waits
 until all are known. While they have nothing to do, it counts what the server does for them: its
 transactions (a statement of an idle worker is one), the heartbeats that are written, its
-connections and its CPU time; and it measures the memory of the processes. Then jobs that sleep for
-`--sleep` seconds arrive, twenty for each process, and it counts how many are done in a second, and
-the transactions for each. `--pooler` puts PgBouncer in transaction mode between them, with twenty
-connections to the server. PostgreSQL only; the database is dropped.
+connections and its CPU time; and it measures the memory of the processes. Then jobs arrive one by
+one, forty a second, and it counts what each costs beyond that. Then jobs that sleep for `--sleep`
+seconds arrive, twenty for each process, and it counts how many are done in a second. `--pooler`
+puts PgBouncer in transaction mode between them, with twenty connections to the server. PostgreSQL
+only; the database is dropped.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ OF_A_MACHINE = 8
 #: Connections of PgBouncer to the server.
 POOL = 20
 JOBS_EACH = 20
+#: Jobs that arrive one by one, and the seconds between two.
+SINGLE_JOBS, GAP = 400, 0.025
 #: Seconds for all processes to start, and for all jobs to end.
 START_SECONDS, DRAIN_SECONDS = 600.0, 600.0
 #: Each process has five connections, and one more for a handler that uses the database.
@@ -50,6 +53,9 @@ ROWS = {
     "idle: CPU of the server, % of a core": "{:,.1f}",
     "idle: CPU of the workers, % of a core": "{:,.1f}",
     "memory of a process, MB": "{:,.1f}",
+    "a single job: transactions": "{:,.1f}",
+    "a single job: CPU of the server, ms": "{:,.1f}",
+    "a single job: CPU of the workers, ms": "{:,.1f}",
     "jobs a second": "{:,.0f}",
     "transactions for each job": "{:,.2f}",
     "CPU of the server, ms for each job": "{:,.2f}",
@@ -118,22 +124,24 @@ def measure(
         found: dict[str, float] = {"processes": processes}
         found["seconds until all are known"] = time.monotonic() - began
         time.sleep(options.settle)
-        before, cpu, began = watch.read(), workers.cpu(), time.monotonic()
+        before, began = watch.read() | {"workers": workers.cpu()}, time.monotonic()
         time.sleep(options.seconds)
-        after, seconds = watch.read(), time.monotonic() - began
+        after, seconds = watch.read() | {"workers": workers.cpu()}, time.monotonic() - began
         idle = {name: (after[name] - before[name]) / seconds for name in after}
         found["connections to the server"] = watch.connections()
         found["idle: transactions a second"] = idle["transactions"]
         found["idle: heartbeats written a second"] = idle["beats"]
         found["idle: CPU of the server, % of a core"] = idle["cpu"] * 100
-        found["idle: CPU of the workers, % of a core"] = (workers.cpu() - cpu) / seconds * 100
+        found["idle: CPU of the workers, % of a core"] = idle["workers"] * 100
         found["memory of a process, MB"] = workers.memory() / processes
+
+        found |= _of_single_jobs(producer, watch, workers, started, idle)
 
         jobs = processes * JOBS_EACH
         before, began = watch.read(), time.monotonic()
         producer.do("fill", jobs=jobs, kind="nap")
         wait_until(
-            lambda: starts.count(started) >= jobs,
+            lambda: starts.count(started) >= SINGLE_JOBS + jobs,
             seconds=DRAIN_SECONDS,
             step=0.05,
             what="the last job",
@@ -144,6 +152,29 @@ def measure(
         found["transactions for each job"] = (after["transactions"] - before["transactions"]) / jobs
         found["CPU of the server, ms for each job"] = (after["cpu"] - before["cpu"]) * 1000 / jobs
         return found
+
+
+def _of_single_jobs(
+    producer: Producer, watch: Watch, workers: Children, started: Path, idle: Mapping[str, float]
+) -> dict[str, float]:
+    before, began = watch.read() | {"workers": workers.cpu()}, time.monotonic()
+    producer.do("trickle", first=0, jobs=SINGLE_JOBS, gap=GAP)
+    wait_until(
+        lambda: starts.count(started) >= SINGLE_JOBS,
+        seconds=DRAIN_SECONDS,
+        step=0.05,
+        what="the last single job",
+        watch=workers,
+    )
+    after, seconds = watch.read() | {"workers": workers.cpu()}, time.monotonic() - began
+    each = {
+        name: (after[name] - before[name] - idle[name] * seconds) / SINGLE_JOBS for name in after
+    }
+    return {
+        "a single job: transactions": each["transactions"],
+        "a single job: CPU of the server, ms": each["cpu"] * 1000,
+        "a single job: CPU of the workers, ms": each["workers"] * 1000,
+    }
 
 
 @contextmanager
