@@ -17,6 +17,7 @@ from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.worker import claimer, sibling_claims
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.sibling_claims import SiblingClaims
+from tests.forks import fork
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.ledger import ALIASES, becomes, stored
 from tests.worker.test_process import working
@@ -41,10 +42,7 @@ def theirs(mine: SiblingClaims) -> SiblingClaims:
 
 
 def test_processes_share_it_after_a_fork(mine: SiblingClaims) -> None:
-    if not (child := os.fork()):
-        mine.end(7.0, 11.0, left_none=True)
-        os._exit(0)
-    os.waitpid(child, 0)
+    os.waitpid(fork(lambda: mine.end(7.0, 11.0, left_none=True)), 0)
     assert mine.left_none_at == 7.0
     assert mine.has_answered(11.0)
     assert not mine.has_answered(11.1)
