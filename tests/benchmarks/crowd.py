@@ -4,7 +4,7 @@ For each number of processes, it starts machines of eight processes with one thr
 until all are known. While they have nothing to do, it counts what the server does for them: its
 transactions (a statement of an idle worker is one), the heartbeats that are written, its
 connections and its CPU time; and it measures the memory of the processes. Then jobs arrive one by
-one, forty a second, and it counts what each costs beyond that. Then jobs that sleep for `--sleep`
+one, ten a second, and it counts what each costs beyond that. Then jobs that sleep for `--sleep`
 seconds arrive, twenty for each process, and it counts how many are done in a second. `--pooler`
 puts PgBouncer in transaction mode between them, with twenty connections to the server. PostgreSQL
 only; the database is dropped.
@@ -38,7 +38,7 @@ OF_A_MACHINE = 8
 POOL = 20
 JOBS_EACH = 20
 #: Jobs that arrive one by one, and the seconds between two.
-SINGLE_JOBS, GAP = 400, 0.025
+SINGLE_JOBS, GAP = 100, 0.1
 #: Seconds for all processes to start, and for all jobs to end.
 START_SECONDS, DRAIN_SECONDS = 600.0, 600.0
 #: Each process has five connections, and one more for a handler that uses the database.
