@@ -67,8 +67,6 @@ class Storm:
         self.at_risk: set[str] = set()
         self.tail: set[str] = set()
         self._played: list[tuple[float, float]] = []
-        #: When each fault began and ended, and when a fresh client committed again.
-        self._outages: list[tuple[float, float, float]] = []
         self.faults: dict[str, Callable[[], None]] = {
             "leader killed": self._kill_leader,
             "leader frozen past its TTL": self._freeze_leader,
@@ -100,7 +98,6 @@ class Storm:
 
     def _judge(self, name: str, way: Way, began: float, ended: float, dead: float) -> None:
         down, up = way.outage(began, ended)
-        self._outages.append((began, ended, up))
         wait = way.longest_wait(began, ended, dead)
         # Neither can know it before, and a server takes writes a moment before a client has come.
         told = [down + DEAD + GOAL, up - GOAL]
@@ -131,8 +128,7 @@ class Storm:
         """Stop the clients, let all jobs end, and judge what happened.
 
         With the number of jobs that ran again though their worker lived and their run had not
-        failed. Those are left out whose worker, on a machine without time for it, stored no
-        heartbeat when the database had been back for longer than the interval: others take them.
+        failed.
         """
         for way in self.ways:
             assert set(way.tree.children()) >= way.processes, "a worker process has ended"
@@ -146,18 +142,10 @@ class Storm:
         failed = {(str(job), run) for job, run in failures.values_list("job_id", "run")}
         starts = sorted(ledger.starts(), key=lambda start: (start.job, start.at))
         repeated = sum(
-            first.job == second.job
-            and (first.job, first.run) not in failed
-            and not self._was_silent(first, second)
+            first.job == second.job and (first.job, first.run) not in failed
             for first, second in pairwise(starts)
         )
         return self.site.verdict(), repeated
-
-    def _was_silent(self, first: Start, second: Start) -> bool:
-        return any(
-            began - 1 < first.at < ended and second.at > up + BEAT
-            for began, ended, up in self._outages
-        )
 
     def _acknowledged(self) -> set[str]:
         return set(self.site.known("acknowledged"))
