@@ -211,7 +211,7 @@ class Claimer:
             self._queues.expire()
         else:
             self._queues.add(queues)
-            self._sent_at = max(self._sent_at, sent_at)
+            self._sent_at = sent_at
             is_answered = partial(self._siblings.has_answered, sent_at)
             if self._wanted() > 0 and not self._siblings.must_claim(is_answered):
                 return False

@@ -314,18 +314,18 @@ class WorkerProcess:
             self._waiting = False
 
     def _can_claim(self) -> bool:
-        return (
-            self._lifecycle.state is Directive.RUNNING
-            and not self._replace
-            and self._claimer.is_due()
-        )
+        return self._may_claim() and self._claimer.is_due()
+
+    def _may_claim(self) -> bool:
+        return self._lifecycle.state is Directive.RUNNING and not self._replace
 
     def _is_storing(self) -> bool:
         """Whether outcomes are not stored yet and the database takes them."""
         return self._in_flight.unstored > 0 and not self._completer.is_away
 
     def _on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> None:
-        if self._claimer.on_notify(queues, sent_at) and self._waiting:
+        # One that claims no jobs must not have the processes beside it wait for its claim.
+        if self._may_claim() and self._claimer.on_notify(queues, sent_at) and self._waiting:
             self._wake.set()
 
     def _on_slot_free(self, seconds: float) -> None:

@@ -23,6 +23,8 @@ class QueueSelection:
         # Those with jobs when they were read, and those that have got one since.
         self._read: frozenset[str] = frozenset()
         self._added: frozenset[str] = frozenset()
+        # The added ones that the list has, and the list: there may be many, and a claim is short.
+        self._listed: tuple[frozenset[str] | None, tuple[str, ...]] = None, ()
 
     def current(self) -> tuple[str, ...]:
         """Return the queues to claim from, read at most `max_age` seconds ago."""
@@ -34,13 +36,16 @@ class QueueSelection:
             # the query.
             self._read_at, self._added = now, frozenset()
             try:
-                self._read = self._with_jobs()
+                self._read, self._listed = self._with_jobs(), (None, ())
             except BaseException:
                 self._read_at = None
                 raise
-        index = self._queues.index(ALL)
-        others = sorted((self._read | self._added).difference(self._queues))
-        return (*self._queues[:index], *others, *self._queues[index + 1 :])
+        added = self._added
+        if self._listed[0] is not added:
+            index = self._queues.index(ALL)
+            others = sorted((self._read | added).difference(self._queues))
+            self._listed = added, (*self._queues[:index], *others, *self._queues[index + 1 :])
+        return self._listed[1]
 
     def expire(self) -> None:
         """Read the queues again with the next call of `current`."""
@@ -48,7 +53,8 @@ class QueueSelection:
 
     def add(self, queues: Collection[str]) -> None:
         """Add queues that have got a job, until the queues are read again."""
-        self._added = self._added.union(queues)
+        if new := set(queues).difference(self._read, self._added):
+            self._added = self._added | new
 
     def _with_jobs(self) -> frozenset[str]:
         found = counts.by_queue().items()

@@ -68,7 +68,8 @@ class SiblingClaims:
         """
         if left_none:
             self._write(_LEFT_NONE, max(began_at, self.left_none_at))
-            self._write(_ANSWERED, max(sent_at, self._read(_ANSWERED)))
+            # It may be less than before, if the clock of the database was set back.
+            self._write(_ANSWERED, sent_at)
         self._claims = False
         self._write(_BUSY_UNTIL, float("-inf"))
 

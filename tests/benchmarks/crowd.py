@@ -75,8 +75,8 @@ class Watch:
     def __init__(self, server: Server, database: str) -> None:
         self._server, self._database = server, database
 
-    def read(self) -> dict[str, float]:
-        """Return the sums since the database was made, and the CPU time of the server."""
+    def read(self, workers: Children) -> dict[str, float]:
+        """Return the sums since the database was made, and the CPU time of server and workers."""
         # From another database, so that this statement is not counted.
         (transactions,) = self._server.run(
             "postgres",
@@ -91,6 +91,7 @@ class Watch:
             "transactions": float(transactions),
             "beats": float(beats),
             "cpu": self._server.cpu() or 0.0,
+            "workers": workers.cpu(),
         }
 
     def connections(self) -> int:
@@ -124,9 +125,9 @@ def measure(
         found: dict[str, float] = {"processes": processes}
         found["seconds until all are known"] = time.monotonic() - began
         time.sleep(options.settle)
-        before, began = watch.read() | {"workers": workers.cpu()}, time.monotonic()
+        before, began = watch.read(workers), time.monotonic()
         time.sleep(options.seconds)
-        after, seconds = watch.read() | {"workers": workers.cpu()}, time.monotonic() - began
+        after, seconds = watch.read(workers), time.monotonic() - began
         idle = {name: (after[name] - before[name]) / seconds for name in after}
         found["connections to the server"] = watch.connections()
         found["idle: transactions a second"] = idle["transactions"]
@@ -138,7 +139,7 @@ def measure(
         found |= _of_single_jobs(producer, watch, workers, started, idle)
 
         jobs = processes * JOBS_EACH
-        before, began = watch.read(), time.monotonic()
+        before, began = watch.read(workers), time.monotonic()
         producer.do("fill", jobs=jobs, kind="nap")
         wait_until(
             lambda: starts.count(started) >= SINGLE_JOBS + jobs,
@@ -147,7 +148,7 @@ def measure(
             what="the last job",
             watch=workers,
         )
-        seconds, after = time.monotonic() - began, watch.read()
+        seconds, after = time.monotonic() - began, watch.read(workers)
         found["jobs a second"] = jobs / seconds
         found["transactions for each job"] = (after["transactions"] - before["transactions"]) / jobs
         found["CPU of the server, ms for each job"] = (after["cpu"] - before["cpu"]) * 1000 / jobs
@@ -157,7 +158,7 @@ def measure(
 def _of_single_jobs(
     producer: Producer, watch: Watch, workers: Children, started: Path, idle: Mapping[str, float]
 ) -> dict[str, float]:
-    before, began = watch.read() | {"workers": workers.cpu()}, time.monotonic()
+    before, began = watch.read(workers), time.monotonic()
     producer.do("trickle", first=0, jobs=SINGLE_JOBS, gap=GAP)
     wait_until(
         lambda: starts.count(started) >= SINGLE_JOBS,
@@ -166,7 +167,7 @@ def _of_single_jobs(
         what="the last single job",
         watch=workers,
     )
-    after, seconds = watch.read() | {"workers": workers.cpu()}, time.monotonic() - began
+    after, seconds = watch.read(workers), time.monotonic() - began
     each = {
         name: (after[name] - before[name] - idle[name] * seconds) / SINGLE_JOBS for name in after
     }

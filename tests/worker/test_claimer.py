@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from django.db import OperationalError
@@ -24,6 +25,22 @@ from tests.worker.waiting import eventually
 pytestmark = pytest.mark.django_db(transaction=True, databases=ALIASES)
 
 META = {"payload": "x" * 1000}
+
+T = TypeVar("T")
+
+
+def returned(name: str, monkeypatch: pytest.MonkeyPatch, read: Callable[[Any], T]) -> list[T]:
+    """Return the list to which each call of a function of the claimer adds what it returned."""
+    found: list[T] = []
+    real = getattr(claimer, name)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        found.append(read(result))
+        return result
+
+    monkeypatch.setattr(claimer, name, function)
+    return found
 
 
 def test_a_claim_that_fails_is_tried_again(
@@ -192,29 +209,12 @@ class TestAPoll:
     @pytest.fixture
     def claims(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """How many jobs each claim found, of a worker that polls."""
-        found: list[int] = []
-        real = claimer.fetch
-
-        def fetch(*args: Any, **kwargs: Any) -> Any:
-            jobs = real(*args, **kwargs)
-            found.append(len(jobs))
-            return jobs
-
-        monkeypatch.setattr(claimer, "fetch", fetch)
-        return found
+        return returned("fetch", monkeypatch, len)
 
     @pytest.fixture
     def polls(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         """Whether each poll saw that there may be a job."""
-        answers: list[bool] = []
-        real = claimer.may_find
-
-        def may_find(*args: Any) -> bool:
-            answers.append(real(*args))
-            return answers[-1]
-
-        monkeypatch.setattr(claimer, "may_find", may_find)
-        return answers
+        return returned("may_find", monkeypatch, bool)
 
     def test_it_claims_only_if_there_may_be_a_job(
         self, claims: list[int], polls: list[bool]

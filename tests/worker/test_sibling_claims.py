@@ -6,20 +6,20 @@ import copy
 import os
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
+from django_ojs.models.worker import Directive
 from django_ojs.storage import notify
 from django_ojs.storage.dialects.postgresql import PostgreSQL
-from django_ojs.worker import claimer, sibling_claims
+from django_ojs.worker import sibling_claims
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.sibling_claims import SiblingClaims
 from tests.forks import fork
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.ledger import ALIASES, becomes, stored
+from tests.worker.test_claimer import returned
 from tests.worker.test_process import working
 from tests.worker.waiting import eventually
 
@@ -52,6 +52,15 @@ def test_a_claim_that_left_jobs_answers_nothing(mine: SiblingClaims) -> None:
     mine.end(7.0, 11.0, left_none=False)
     assert not mine.has_answered(11.0)
     assert mine.left_none_at < 0.0
+
+
+def test_after_the_clock_was_set_back_a_claim_answers_what_came_before_it(
+    mine: SiblingClaims,
+) -> None:
+    mine.end(7.0, 11.0, left_none=True)
+    mine.end(8.0, 5.0, left_none=True)
+    assert mine.has_answered(5.0)
+    assert not mine.has_answered(6.0)
 
 
 def test_the_claim_of_another_process_is_waited_for(
@@ -100,11 +109,11 @@ class TestAProcess:
 
     @pytest.fixture
     def claims(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        return _counted("fetch", monkeypatch, len)
+        return returned("fetch", monkeypatch, len)
 
     @pytest.fixture
-    def polls(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        return _counted("may_find", monkeypatch, int)
+    def polls(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        return returned("may_find", monkeypatch, bool)
 
     def test_does_not_claim_for_a_notification_that_was_answered(
         self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int]
@@ -135,8 +144,15 @@ class TestAProcess:
             assert not mine._claims, "it does not have the others wait"
             assert not theirs.has_answered(12.0)
 
+    def test_that_is_quiet_has_no_other_wait_for_it(self, mine: SiblingClaims) -> None:
+        with working(mine, poll_interval=timedelta(hours=1)) as process:
+            eventually(lambda: _waits(process), "it waits")
+            process.on_signal(Directive.QUIET)
+            process._on_notify(["default"], 11.0)
+            assert not mine._claims
+
     def test_does_not_poll_when_another_has_polled(
-        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int], polls: list[int]
+        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int], polls: list[bool]
     ) -> None:
         with working(mine) as process:
             eventually(lambda: polls, "it polls")
@@ -152,7 +168,7 @@ class TestAProcess:
         self,
         mine: SiblingClaims,
         theirs: SiblingClaims,
-        polls: list[int],
+        polls: list[bool],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(notify, "INTERVAL", 0.05)
@@ -161,20 +177,6 @@ class TestAProcess:
             process._on_notify(["default"], 11.0)
             # A job that its producer did not notify of, because it had notified just before.
             eventually(lambda: polls, "it polls")
-
-
-def _counted(name: str, monkeypatch: pytest.MonkeyPatch, number: Callable[[Any], int]) -> list[int]:
-    """Return the list to which each call of a function of the claimer adds what it returned."""
-    found: list[int] = []
-    real = getattr(claimer, name)
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        returned = real(*args, **kwargs)
-        found.append(number(returned))
-        return returned
-
-    monkeypatch.setattr(claimer, name, function)
-    return found
 
 
 def _waits(process: WorkerProcess) -> bool:
