@@ -30,7 +30,7 @@ from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import rollup_compaction, rollups
 from django_ojs.extensions.steps.models import StepSignal
 from django_ojs.hooks import registry
-from django_ojs.models import BulkOperationJob, Job, KnownName, Queue
+from django_ojs.models import BulkOperationJob, Job, KnownName, Queue, Worker
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.models.known_name import NameKind
 from django_ojs.operations import ack, queues
@@ -78,7 +78,6 @@ def silent_worker() -> None:
     factories.WorkerFactory(id="silent")
     factories.silence("silent", HOUR)
     factories.WorkerFactory(id="steady", interval=HOUR)
-    Worker = rescue.Worker
     Worker.primary.filter(pk="steady").update(steady_since=Now() - 3 * HOUR)
 
 

@@ -107,12 +107,4 @@ def prune(keep: timedelta, limit: int) -> int:
     """
     last = kept().aggregate(position=Max("position"))["position"]
     old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")
-    if last is None or old.values_list("pk", flat=True).first() is None:
-        return 0
-    return _delete(old, limit)
-
-
-@database.write_transaction
-def _delete(old: QuerySet[Event], limit: int) -> int:
-    keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
-    return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
+    return 0 if last is None else database.delete_free(old, limit)

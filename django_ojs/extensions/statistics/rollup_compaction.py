@@ -99,16 +99,13 @@ def _coarsen(within: QuerySet[Rollup], keys: Sequence[tuple[str, str]], hour: da
     return _sum_up(within.filter(queue__in=queues, type__in=types), hour)
 
 
-@database.write_transaction
 def prune(keep: timedelta, limit: int = 5000) -> int:
     """Make older rows all-time rows. Return how many.
 
     `fold` merges them into one for each queue and type, so the all-time sums never decrease.
     """
     old = _rows().filter(minute__gt=EVER, minute__lt=Now() - max(keep, YOUNG))
-    locked = old.order_by("minute").select_for_update(skip_locked=True)
-    keys = list(locked.values_list("pk", flat=True)[:limit])
-    return _rows().filter(pk__in=keys).update(minute=EVER) if keys else 0
+    return database.update_free(old.order_by("minute")[:limit], minute=EVER)
 
 
 def _sum_up(parts: QuerySet[Rollup], at: datetime | None = None) -> int:
