@@ -110,12 +110,15 @@ class WorkerAdmin(OperatorModelAdmin):
                 if is_possible(key)
                 else None
             )
-            if worker is None:
+            if worker is None and not query.unread:
                 raise Http404(_("There is no such worker, and no event of its end is kept."))
-            jobs = query(gettext_noop("its jobs"), lambda: ended_workers.lost_jobs(key)) or []
+            jobs = query(gettext_noop("its jobs"), lambda: ended_workers.lost_jobs(key))
             runs = query(gettext_noop("its last runs"), lambda: latest_runs.of(key))
         return self.render(
-            request, "ended_worker", key, {"worker": worker, "jobs": jobs, "runs": runs}
+            request,
+            "ended_worker",
+            key,
+            {"worker": worker, "jobs": jobs, "runs": runs, "unread": query.unread},
         )
 
 

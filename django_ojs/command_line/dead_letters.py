@@ -39,11 +39,11 @@ def _dead_letters(console: Console, options: Options) -> int:
     if found.pruned_at is not None:
         values = {"time": absolute_time(found.pruned_at)}
         console.line(f"The oldest is pruned at {values['time']}.")
-    for group in found.groups:
+    for index, group in enumerate(found.groups):
         if search := _search(group):
-            values = {"search": shlex.quote(search)}
+            which = "largest group that a search can name" if index else "largest group"
             console.line(
-                f"To retry the largest group: manage.py ojs retry --search {values['search']}",
+                f"To retry the {which}: manage.py ojs retry --search {shlex.quote(search)}",
                 "yellow",
             )
             break

@@ -8,7 +8,7 @@ from functools import partial
 from signal import SIGINT, SIGTERM
 from typing import Final, TypeVar
 
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 from django.utils import timezone
 
 from django_ojs import formatting
@@ -86,7 +86,7 @@ def _stats(console: Console, options: Options) -> int:
             with console.frame():
                 try:
                     _show(console, query())
-                except DatabaseError as error:
+                except Error as error:
                     if not database.is_unavailable(error):
                         raise
                     reason = database.unavailable_reason(error)

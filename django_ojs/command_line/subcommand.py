@@ -126,9 +126,10 @@ def add_limit(parser: ArgumentParser, default: int, text: str) -> None:
 
 def whole_number(text: str) -> int:
     """Parse a whole number of at least 1."""
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:10]) <= 1_000_000):
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdecimal() and 1 <= int(digits[:10]) <= 1_000_000):
         raise ArgumentTypeError("must be a whole number from 1 to 1000000")
-    return int(text)
+    return int(digits)
 
 
 def duration(text: str) -> timedelta:

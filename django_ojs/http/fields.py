@@ -114,7 +114,9 @@ def query_integer(
     if not given:
         return default
     # int() alone accepts spaces, underscores and the digits of every script.
-    if not (given.isascii() and given.isdigit()) or (value := int(given[:10])) < minimum:
+    digits = given.lstrip("0") or "0"
+    # A number of more digits is above every maximum, and a very long one would take long.
+    if not (given.isascii() and given.isdigit()) or (value := int(digits[:10])) < minimum:
         raise InvalidRequest.of(name, f"must be an integer of at least {minimum}")
     return min(value, maximum)
 

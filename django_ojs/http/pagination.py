@@ -80,7 +80,7 @@ def read_offset(query: Mapping[str, str], limit: int, go_on: str) -> int:
 
     `go_on` is what a client needs for pages that are further on. Raises InvalidRequest.
     """
-    if not _is_by_number(query):
+    if not query.get("page"):
         offset = fields.query_integer(query, "offset", default=0, maximum=_MAX_INTEGER)
         if offset > MAX_OFFSET:
             raise InvalidRequest.of("offset", f"must be at most {MAX_OFFSET}: go on with {go_on}")

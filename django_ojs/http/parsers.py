@@ -156,7 +156,8 @@ def _chunks(request: HttpRequest) -> Any:
     """
     coding = request.META.get("HTTP_TRANSFER_ENCODING", "").lower().rpartition(",")[2].strip()
     environ = getattr(request, "environ", None)
-    if coding != "chunked" or environ is None or "CONTENT_LENGTH" in request.META:
+    # Some servers set an empty length where the client has sent none.
+    if coding != "chunked" or environ is None or request.META.get("CONTENT_LENGTH"):
         return None
     if not environ.get("wsgi.input_terminated"):
         raise InvalidPayload(_NO_CHUNKS)

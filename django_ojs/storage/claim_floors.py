@@ -64,6 +64,12 @@ class Floors:
         known = self._known.get(queue)
         return known.floor if known is not None and time.monotonic() < known.until else None
 
+    @property
+    def in_use(self) -> bool:
+        """Whether claims of any queue start from a floor, so that they do not see all jobs."""
+        now = time.monotonic()
+        return any(now < known.until for known in list(self._known.values()))
+
     def note(self, queue: str, floor: Floor | None, jobs: list[Claimed], seconds: float) -> None:
         """Note what a claim from this floor returned, in order, and how long it took."""
         if floor is None:

@@ -257,7 +257,9 @@ def recheck(*, healthy: bool = False) -> None:
         return
     own = {each.ident for each in threading.enumerate() if each.name.startswith("ojs-")}
     for link in links:
-        if link._thread_ident not in own and dialect_of(link).is_free(link):
+        # A handler may use a database that could not have jobs.
+        found = of_vendor(link.vendor)
+        if found is not None and link._thread_ident not in own and found.is_free(link):
             link.health_check_done = False
 
 

@@ -23,6 +23,9 @@ EVENTS: Final = "ojs_events"
 #: fetches again after this time, for jobs without a notification.
 INTERVAL = 0.01
 
+#: How many names are remembered before those that may be notified again are forgotten.
+_MOST_REMEMBERED: Final = 10_000
+
 
 class Throttle:
     """Limits notifications to one per channel, payload and interval."""
@@ -40,6 +43,10 @@ class Throttle:
                 for payload in payloads
                 if now - self._sent.get((channel, payload), -math.inf) >= INTERVAL
             ]
+            if len(self._sent) > _MOST_REMEMBERED:
+                self._sent = {
+                    key: at for key, at in self._sent.items() if now - at < INTERVAL
+                }
             for payload in due:
                 self._sent[channel, payload] = now
         return due

@@ -51,6 +51,8 @@ class Turns:
         self._is_strict = order.is_strict
         self._clock = clock
         self._lock = threading.Lock()
+        #: Whether the last asks ended because each queue had fewer jobs than were wanted.
+        self.left_none = False
         self._credits: dict[str, int] = {}
         #: When each queue was asked for jobs last.
         self._asked_at: dict[str, float] = {}
@@ -61,6 +63,7 @@ class Turns:
         The caller sets `found`, and closes the generator if it stops before. A queue that had fewer
         is not asked again.
         """
+        self.left_none = False
         waiting = list(queues)
         for queue in self._overdue(queues, count):
             yield (late := Ask(queue, 1))
@@ -95,6 +98,7 @@ class Turns:
                     turns[name] -= ask.found
                 self._give_back(shares, turns)
                 raise
+        self.left_none = not waiting
 
     def _overdue(self, queues: Sequence[str], count: int) -> list[str]:
         """Return the queues that have not been asked for the interval of the rotation."""
@@ -146,7 +150,8 @@ class Turns:
             return
         with self._lock:
             for queue, share in shares.items():
-                self._credits[queue] += turns.get(queue, 0) * total - number * share
+                credit = self._credits.get(queue, 0)  # Another thread may have pruned it.
+                self._credits[queue] = credit + turns.get(queue, 0) * total - number * share
 
 
 class RememberedTurns:

@@ -59,6 +59,10 @@ MAX_UNSTORED = 1000
 #: Seconds between two checks whether their number has fallen.
 UNSTORED_CHECK_INTERVAL = 0.02
 
+#: Notifications come in the order of their times, but for less than this many seconds, unless the
+#: clock of the database was set back.
+SET_BACK = 1.0
+
 
 class Claimer:
     """Claims the jobs of one process, in the thread that calls `claim`.
@@ -120,9 +124,11 @@ class Claimer:
         self._siblings.begin()
         sent_at, self.began_at = self._sent_at, time.monotonic()
         most, left, left_none = settings().max_fetch_bytes, self._bytes_left(), False
+        read_at = self.began_at
         try:
             self._give_back_lost_claims()
             queues = self._queues.current()
+            read_at = self._queues.read_at
             if is_poll and not self._may_find(queues):
                 self._backoff.reset()
                 left_none = True
@@ -143,14 +149,23 @@ class Claimer:
                 else []
             )
             self._backoff.reset()
-            unread = next_starts.unread.intersection(queues)
-            self.found_none = not (jobs or unread)
             self.claimed += len(jobs)
-            cut = may_be_cut(left - sum(job.size for job in jobs), most)
-            self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
-            # A process that knows when a limited queue starts its next job may have no room then.
-            is_known = not unread and next_starts.seconds() is None
-            left_none = is_known and not self._may_be_more
+            left -= sum(job.size for job in jobs)
+            # A job may be left out because a hook failed for it, and there may be more behind it.
+            is_exhausted = not queues or self._turns.left_none
+            self._may_be_more = not is_exhausted or (bool(jobs) and may_be_cut(left, most))
+            unread = next_starts.unread.intersection(queues)
+            self.found_none = not (jobs or unread or self._may_be_more)
+            left_none = not (
+                self._may_be_more
+                or unread
+                # A process that knows when a limited queue starts its next job may have no room
+                # then, a job may have been too large for the room that was left here, and a claim
+                # from a floor does not see all jobs.
+                or next_starts.seconds() is not None
+                or (jobs and left < settings().max_envelope_bytes)
+                or claim_floors.floors.in_use
+            )
             return jobs
         except MemoryError:
             raise  # The process cannot go on; see `supervisor`.
@@ -162,7 +177,9 @@ class Claimer:
             self._lost_claims_due = 0.0
             return []
         finally:
-            self._siblings.end(self.began_at, sent_at, left_none=left_none)
+            # The claim has not asked queues that got their first job after the list was read.
+            began_at = min(self.began_at, read_at)
+            self._siblings.end(began_at, sent_at, left_none=left_none)
 
     @property
     def is_spent(self) -> bool:
@@ -211,10 +228,13 @@ class Claimer:
             self._queues.expire()
         else:
             self._queues.add(queues)
+            # After the clock was set back, what was answered before it counts for nothing.
+            is_set_back = sent_at < self._sent_at - SET_BACK
             self._sent_at = sent_at
             is_answered = partial(self._siblings.has_answered, sent_at)
-            if self._wanted() > 0 and not self._siblings.must_claim(is_answered):
-                return False
+            if not is_set_back and self._wanted() > 0:
+                if not self._siblings.must_claim(is_answered):
+                    return False
         self._notified_at = time.monotonic()
         return True
 
@@ -225,6 +245,7 @@ class Claimer:
         thread gets none.
         """
         self._away_until = 0.0
+        self._backoff.reset()
 
     def rest(self, error: Exception) -> None:
         """Note that a query of the calling thread failed: the next ones wait a little longer."""
@@ -294,7 +315,12 @@ class Claimer:
         return False
 
     def _is_polled(self) -> bool:
-        """Whether a claim has left no job since this process has to know of new ones."""
+        """Whether a claim has left no job since this process has to know of new ones.
+
+        Only this process gives back the jobs of its lost claims.
+        """
+        if self._lost_claims_due <= time.monotonic() < self._lost_claims_until:
+            return False
         interval = self._config.poll_interval.total_seconds()
         since = max(time.monotonic() - interval * FRESH, self._notified_at + notify.INTERVAL)
         return self._siblings.left_none_at >= since

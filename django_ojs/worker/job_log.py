@@ -33,6 +33,8 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 #: Seconds before the same warning is logged again.
 REPEAT_AFTER = 30.0
+#: How many warnings are remembered before all of them may be logged again.
+_MOST_REMEMBERED: Final = 10_000
 
 _STOPPED_CURE: Final = (
     "Raise the timeouts of the worker's database role, or look for what makes changes of the table "
@@ -245,6 +247,8 @@ class JobLog:
         with self._lock:
             if now - self._warned_at.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
                 return
+            if len(self._warned_at) > _MOST_REMEMBERED:
+                self._warned_at.clear()
             self._warned_at[key] = now
         logger.warning(message)
 

@@ -4,6 +4,7 @@ import logging
 import os
 import resource
 import socket
+import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -345,7 +346,9 @@ class WorkerProcess:
             self._parent = None
             self._lifecycle.on_signal(Directive.TERMINATE)
         if self._config.max_rss_mb is not None:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            # Linux counts kibibytes, and macOS bytes.
+            unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
             if peak > self._config.max_rss_mb and not self._replace:
                 logger.info("%s has used %.0f MB and is replaced.", self.id, peak)
                 self._leave()

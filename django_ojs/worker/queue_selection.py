@@ -1,5 +1,6 @@
 """The queues that a worker claims from, and whether the handlers of this process use them."""
 
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -19,7 +20,7 @@ class QueueSelection:
     def __init__(self, queues: Sequence[str], *, max_age: float) -> None:
         self._queues = tuple(queues)
         self._max_age = max_age
-        self._read_at: float | None = None
+        self._read_at: float | None = None if ALL in self._queues else math.inf
         # Those with jobs when they were read, and those that have got one since.
         self._read: frozenset[str] = frozenset()
         self._added: frozenset[str] = frozenset()
@@ -32,9 +33,9 @@ class QueueSelection:
             return self._queues
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= self._max_age:
-            # Both are set before the list is read, because `expire` and `add` may be called during
+            # These are set before the list is read, because `expire` and `add` may be called during
             # the query.
-            self._read_at, self._added = now, frozenset()
+            self._read_at, self._added, self._read = now, frozenset(), frozenset()
             try:
                 self._read, self._listed = self._with_jobs(), (None, ())
             except BaseException:
@@ -47,9 +48,15 @@ class QueueSelection:
             self._listed = added, (*self._queues[:index], *others, *self._queues[index + 1 :])
         return self._listed[1]
 
+    @property
+    def read_at(self) -> float:
+        """When the list was read, which has no queues that got their first job since."""
+        return -math.inf if self._read_at is None else self._read_at
+
     def expire(self) -> None:
         """Read the queues again with the next call of `current`."""
-        self._read_at = None
+        if ALL in self._queues:
+            self._read_at = None
 
     def add(self, queues: Collection[str]) -> None:
         """Add queues that have got a job, until the queues are read again."""

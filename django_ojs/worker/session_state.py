@@ -25,8 +25,8 @@ _OWN: Final = r"(?:LOCAL|TRANSACTION|CONSTRAINTS|STATEMENT|NAMES)\b"
 _OWN_SESSION: Final = r"SESSION\s+(?:innodb_lock_wait_timeout|max_statement_time)\b"
 #: Functions that are called alone and change no session.
 _HARMLESS: Final = (
-    r"(?:pg_|ojs_|current_|set_config|now|clock_timestamp|version|count|nextval|currval|setval"
-    r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)"
+    r"(?:pg_|ojs_|current_|(?:set_config|now|clock_timestamp|version|count|nextval|currval|setval"
+    r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)\b)"
 )
 #: The same for functions that rows are read from.
 _OF_ROWS: Final = r"(?:jsonb?_|generate_|unnest\b|regexp_|string_to_|xmltable|pragma_|rows\s+from)"

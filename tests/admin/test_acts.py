@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -566,8 +567,20 @@ def test_an_act_is_one_row_and_one_line(
     assert entry.actor in caplog.text
 
 
+#: Those of steps are in tests/extensions/steps/test_admin.py.
+_OF_STEPS = {"job.signalled", "job.wait_ended", "job.steps_forgotten"}
+
+
 def test_each_act_is_in_the_table() -> None:
-    assert {act.action for act in ACTS} >= {*audit.ACTIONS}
+    assert {act.action for act in ACTS} | _OF_STEPS >= {*audit.ACTIONS}
+
+
+def test_each_act_that_the_package_records_can_be_searched_for() -> None:
+    package = Path(django_ojs.__file__).parent
+    texts = [path.read_text() for path in package.rglob("*.py")]
+    found = {name for text in texts for name in re.findall(r'acted\(\s*"([^"]+)"', text)}
+    assert found >= _OF_STEPS
+    assert found <= {*audit.ACTIONS}
 
 
 def test_an_act_that_is_rolled_back_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,12 +12,14 @@ from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.extensions.statistics import admin_panels, queue_flows, type_runs
 from django_ojs.operations import keyset
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import health_queries, queue_overview
+from django_ojs.operations.workers import rescue
+from django_ojs.reports import ended_workers, health_queries, queue_overview
 from django_ojs.storage import database
 from django_ojs.storage.figures import known_queues
 from tests.admin.test_pages import fill
 from tests.admin.users import at, root
 from tests.databases import KIND
+from tests.factories import WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -115,6 +117,21 @@ def test_bulk_operations_that_are_unknown_are_not_missing(monkeypatch: pytest.Mo
     shown = root().get(at("bulkoperation/")).content.decode()
     assert "took too long: bulk operations" in shown
     assert "There is no bulk operation yet" not in shown
+
+
+@pytest.mark.parametrize("unknown", ["get", "lost_jobs"])
+def test_a_worker_whose_end_is_unknown_is_not_missing(
+    unknown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    WorkerFactory(id="w-1")
+    rescue.rescue(["w-1"])
+    client = root()
+    assert "Unknown" not in client.get(at("worker/w-1/change/")).content.decode()
+    monkeypatch.setattr(ended_workers, unknown, endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    response = client.get(at("worker/w-1/change/"))
+    assert response.status_code == 200
+    assert "took too long: " in response.content.decode()
 
 
 @pytest.mark.postgresql

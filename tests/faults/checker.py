@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import inf
 
 
@@ -86,6 +86,9 @@ def check(
     handler came to its end at least once.
     """
     runs: dict[str, list[Start]] = defaultdict(list)
+    reasons: dict[str | None, list[Fault]] = defaultdict(list)
+    for fault in faults:
+        reasons[fault.job].append(fault)
     for start in starts:
         runs[start.job].append(start)
     executed = set(done)
@@ -96,7 +99,8 @@ def check(
         for first, second in pairwise(history):
             duplicated += 1
             fenced = second.run > first.run and second.attempt > first.attempt
-            if not fenced or not any(fault.explains(first, second) for fault in faults):
+            possible = chain(reasons[first.job], reasons[None])
+            if not fenced or not any(fault.explains(first, second) for fault in possible):
                 unexplained.append((first, second))
     return Verdict(
         attempted=len(set(attempted)),

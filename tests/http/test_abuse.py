@@ -159,6 +159,10 @@ class TestChunks:
         job_id = self.send(io.BytesIO(job(b"[1]"))).ok(201)["job"]["id"]
         assert api.info(job_id)["args"] == [1]
 
+    def test_so_is_one_whose_length_the_server_sets_empty(self) -> None:
+        values = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
+        assert raw(io.BytesIO(job(b"[1]")), "", **values).status == 201
+
     def test_so_is_one_that_is_packed(self) -> None:
         body = io.BytesIO(gzip.compress(job(b"[1]")))
         assert self.send(body, HTTP_CONTENT_ENCODING="gzip").status == 201

@@ -34,3 +34,9 @@ def test_more_than_the_most_a_page_may_have_is_the_most() -> None:
 def test_empty_parameters_are_parameters_that_are_left_out() -> None:
     found = cursor_page({"limit": "", "offset": "", "cursor": ""})
     assert (found.limit, found.offset, found.cursor) == (50, 0, None)
+
+
+def test_an_offset_counts_beside_a_number_of_items_by_either_name() -> None:
+    assert cursor_page({"per_page": "10", "offset": "20"}).offset == 20
+    assert cursor_page({"limit": "10", "offset": "20"}).offset == 20
+    assert cursor_page({"per_page": "10", "page": "2", "offset": "20"}).offset == 10

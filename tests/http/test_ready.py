@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import ProgrammingError, connection, transaction
 
 from django_ojs.http import readiness
 from django_ojs.http.views import system
+from django_ojs.models import Job
 from django_ojs.storage import connection_watch
 from tests.factories import connected_to
 from tests.faults.proxy import Proxy
@@ -51,6 +52,17 @@ def test_a_server_that_takes_no_writes_is_not_ready() -> None:
         assert [status() for _ in range(3)] == [503, 503, 503]
         api.get("health").ok()
     eventually(lambda: status() == 200, "the server is ready again")
+
+
+def test_a_server_whose_table_lacks_a_column_is_not_ready() -> None:
+    columns = [field.column for field in Job._meta.concrete_fields]
+    for column in (columns[0], columns[-1]):
+        with transaction.atomic(), connection.cursor() as cursor:
+            assert readiness.is_ready(connection)
+            cursor.execute(f"ALTER TABLE {Job._meta.db_table} RENAME {column} TO other")
+            with pytest.raises(ProgrammingError), transaction.atomic():
+                readiness.is_ready(connection)
+            transaction.set_rollback(True)
 
 
 def test_once_the_server_responds_what_requests_wait_for_at_one_that_has_gone_ends(

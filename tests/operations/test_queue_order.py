@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from itertools import pairwise
 
@@ -145,6 +146,24 @@ def test_a_queue_that_was_not_asked_for_an_interval_is_next() -> None:
         clock.now += 10
     # One job of each interval of 30 seconds: with the fourth claim, the seventh and the tenth.
     assert found == "aaaaaabaaaaabaaaaaba"
+
+
+@pytest.mark.parametrize("strategy", [STRICT, ROUND_ROBIN])
+def test_asks_know_whether_each_queue_had_fewer_jobs_than_were_wanted(strategy: str) -> None:
+    turns = Turns(QueueOrder(strategy=strategy))
+    assert not turns.left_none
+    for ask in turns.asks("ab", 4):
+        ask.found = 1
+    assert turns.left_none
+    for ask in turns.asks("ab", 4):
+        ask.found = ask.wanted
+    assert not turns.left_none
+    for ask in turns.asks("ab", 4):
+        ask.found = 0
+    assert turns.left_none
+    with closing(turns.asks("ab", 4)) as asks:
+        next(asks)
+    assert not turns.left_none, "the caller has stopped before the last queue"
 
 
 def test_a_least_part_holds_beside_weights() -> None:

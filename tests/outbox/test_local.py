@@ -21,6 +21,7 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import EnvelopeFactory
 from tests.factories import put as put_one
 from tests.held_key import held_key
+from tests.other_session import open_transaction
 from tests.outbox import middleware as _middleware
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -166,6 +167,20 @@ def test_a_unique_key_in_an_open_transaction_delays_the_jobs_of_its_queue_only()
     let_time_pass()
     assert local.deliver_all() == 2
     assert (stored("locked"), waiting()) == ([0], 0)
+
+
+@pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
+def test_a_row_in_an_open_transaction_delays_the_jobs_behind_it_only() -> None:
+    put("locked", 3)
+    second = OutboxEntry.objects.order_by("pk")[1]
+    with open_transaction(
+        lambda: OutboxEntry.objects.select_for_update().get(pk=second.pk)
+    ) as commit:
+        assert local.deliver_all() == 1
+        assert stored("locked") == [0]
+        commit()
+    assert local.deliver_all() == 2
+    assert stored("locked") == [0, 1, 2]
 
 
 def test_the_middleware_sees_a_job_once_and_uniqueness_is_of_what_was_asked() -> None:

@@ -168,7 +168,8 @@ def test_a_job_is_not_put_off_for_longer_by_a_clock_that_is_set_back(
 def test_what_was_sent_or_rejected_is_pruned_in_its_time(server: Server, relay: Relay) -> None:
     enqueue(3)
     run(relay)
-    OutboxEntry.objects.filter(pk=OutboxEntry.objects.order_by("id")[0].pk).update(state="rejected")
+    first = OutboxEntry.objects.order_by("id")[0]
+    stored.rejected(first.pk, first._state.db, code="invalid_request", message="no")
     assert operations.prune() == 0
     OutboxEntry.objects.update(
         sent_at=F("sent_at") - timedelta(minutes=1),
@@ -179,6 +180,10 @@ def test_what_was_sent_or_rejected_is_pruned_in_its_time(server: Server, relay: 
     ):
         assert operations.prune() == 2
     assert states() == ["rejected"]
+    # A job that waited for years, and was rejected a minute ago.
+    OutboxEntry.objects.update(created_at=F("created_at") - timedelta(days=1000))
+    with override_settings(OJS={"KEEP_DEAD_LETTERS": 3600}):
+        assert operations.prune() == 0
     with override_settings(OJS={"KEEP_DEAD_LETTERS": 0.000001}):
         assert operations.prune() == 1
 

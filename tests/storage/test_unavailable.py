@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import OperationalError, connection
 
@@ -22,3 +24,15 @@ def test_a_server_without_room_or_at_its_end_is_away(state: str) -> None:
     with connection.cursor() as cursor, pytest.raises(OperationalError) as caught:
         cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$")
     assert database.is_unavailable(caught.value)
+
+
+def test_the_connection_of_a_database_that_cannot_have_jobs_is_left_alone() -> None:
+    class Link:
+        vendor = "oracle"
+        errors_occurred = health_check_done = True
+        _thread_ident = 0
+
+    link: Any = Link()
+    database.watch(link)
+    database.recheck(healthy=True)
+    assert link.health_check_done

@@ -62,6 +62,27 @@ def test_a_claim_that_fails_is_tried_again(
     assert "a secret" not in caplog.text
 
 
+def test_a_claim_whose_jobs_a_hook_has_set_aside_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, dropped = claimer.fetch, []
+
+    def fetch(*args: Any, **kwargs: Any) -> Any:
+        jobs = real(*args, **kwargs)
+        if not dropped:
+            dropped.extend(jobs)
+            jobs = []
+        return jobs
+
+    monkeypatch.setattr(claimer, "fetch", fetch)
+    monkeypatch.setattr(claimer.Claimer, "_wanted", lambda _: 1)
+    jobs = [stored(handlers.note.enqueue()) for _ in range(3)]
+    with working(poll_interval=timedelta(hours=1)):
+        for job in jobs[1:]:
+            becomes(job, "completed")
+    assert [each.id for each in dropped] == [jobs[0].pk]
+
+
 @pytest.mark.postgresql
 def test_a_notification_does_not_end_the_pause_after_a_failed_claim(
     monkeypatch: pytest.MonkeyPatch,

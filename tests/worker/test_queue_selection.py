@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -10,6 +12,7 @@ from django.core.management import call_command
 import django_ojs as ojs
 from django_ojs import handlers
 from django_ojs.models import Job
+from django_ojs.storage.figures import counts
 from django_ojs.worker import process as processes
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
@@ -117,6 +120,29 @@ def test_named_queues_keep_their_order_around_the_star() -> None:
     selection.expire()
     assert selection.current() == ("critical", "a", "b", "c", "bulk")
     assert QueueSelection(("x",), max_age=0).current() == ("x",)
+
+
+@pytest.mark.django_db
+def test_a_queue_that_gets_a_job_while_the_list_is_read_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    factories.push(queue="a")
+    selection = QueueSelection(("*",), max_age=0)
+    assert selection.read_at == -math.inf
+    assert selection.current() == ("a",)
+    read_at = selection.read_at
+    real = counts.by_queue
+
+    def by_queue() -> Any:
+        real()
+        # Its last job ended, and another one comes after the database has looked.
+        selection.add(["a"])
+        return {}
+
+    monkeypatch.setattr(counts, "by_queue", by_queue)
+    assert selection.current() == ("a",)
+    assert selection.read_at > read_at
+    assert QueueSelection(("x",), max_age=0).read_at == math.inf
 
 
 @both

@@ -43,6 +43,8 @@ CHANGES = [
     "CALL become(7)",
     "SELECT become_tenant(%s)",
     "SELECT app.become_tenant(%s)",
+    "SELECT count_and_become(%s)",
+    "SELECT nowait_lock()",
     'SELECT "app"."become_tenant"(%s)',
     "SELECT * FROM become_tenant(%s)",
     'select * from "app".become_tenant(7) AS x',

@@ -7,13 +7,16 @@ import os
 import threading
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from django_ojs.models.worker import Directive
 from django_ojs.storage import notify
+from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.dialects.postgresql import PostgreSQL
-from django_ojs.worker import sibling_claims
+from django_ojs.worker import claimer, sibling_claims
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.sibling_claims import SiblingClaims
 from tests.forks import fork
@@ -163,6 +166,71 @@ class TestAProcess:
             waits = _counted_waits(process)
             eventually(lambda: len(waits) > 3, "it has woken up")
             assert len(polls) + len(claims) == before
+
+    def test_asks_for_its_lost_claims_though_another_has_polled(
+        self, mine: SiblingClaims, theirs: SiblingClaims, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failing = threading.Event()
+        real = claimer.fetch
+
+        def fetch(*args: Any, **kwargs: Any) -> Any:
+            jobs = real(*args, **kwargs)
+            if failing.is_set():
+                failing.clear()
+                raise OperationalError("the response was lost")
+            return jobs
+
+        monkeypatch.setattr(claimer, "fetch", fetch)
+        with working(mine) as process:
+            eventually(lambda: _waits(process), "its first claim")
+            theirs.end(time.monotonic() + HOUR, 11.0, left_none=True)
+            failing.set()
+            job = stored(handlers.note.enqueue())
+            process._on_notify(["default"], 12.0)
+            becomes(job, "completed")
+
+    def test_claims_for_a_notification_after_the_clock_was_set_back(
+        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int]
+    ) -> None:
+        with working(mine, poll_interval=timedelta(hours=1)) as process:
+            eventually(lambda: claims and _waits(process), "its first claim")
+            process._on_notify(["default"], HOUR)
+            theirs.end(time.monotonic(), HOUR, left_none=True)
+            job = stored(handlers.note.enqueue())
+            process._on_notify(["default"], 12.0)
+            becomes(job, "completed")
+
+    @pytest.mark.parametrize("reason", ["a floor", "no room for a larger job"])
+    def test_that_may_have_left_jobs_says_so(
+        self,
+        mine: SiblingClaims,
+        theirs: SiblingClaims,
+        reason: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        with working(mine, poll_interval=timedelta(hours=1)) as process:
+            eventually(lambda: _waits(process), "its first claim")
+            if reason == "a floor":
+                monkeypatch.setattr(type(floors), "in_use", True)
+            else:
+                monkeypatch.setattr(process._claimer, "_bytes_left", lambda: 9 * 1024 * 1024)
+            job = stored(handlers.note.enqueue())
+            process._on_notify(["default"], 11.0)
+            becomes(job, "completed")
+            assert not theirs.has_answered(11.0)
+
+    def test_knows_only_of_queues_that_its_list_had(
+        self, mine: SiblingClaims, theirs: SiblingClaims, claims: list[int]
+    ) -> None:
+        first = stored(handlers.note.enqueue())
+        with working(mine, queues=("*",), poll_interval=timedelta(hours=1)) as process:
+            becomes(first, "completed")
+            eventually(lambda: _waits(process), "it waits")
+            job = stored(handlers.note.enqueue())
+            process._on_notify(["default"], 11.0)
+            becomes(job, "completed")
+            eventually(lambda: theirs.has_answered(11.0), "its claim has ended")
+            assert theirs.left_none_at <= process._claimer._queues.read_at
 
     def test_polls_once_more_after_a_notification(
         self,

@@ -119,8 +119,8 @@ def _indexes() -> Iterator[Finding]:
                 text=f"The constraint {name} of {table} is missing.",
                 why="Rows that no version of django_ojs writes could be stored.",
                 cure=(
-                    "Create it again, as the migration 0001_initial does: `manage.py "
-                    "sqlmigrate django_ojs 0001` prints its statement."
+                    f"Create it again, as the migration 0001_initial does: `manage.py sqlmigrate "
+                    f"{model._meta.app_label} 0001` prints its statement."
                 ),
             )
 

@@ -234,7 +234,12 @@ class GroupResult:
 
     def get(self, timeout: float | None = None, propagate: bool = True, **kwargs: Any) -> list[Any]:
         """Wait for all tasks, and return their results; see `AsyncResult.get`."""
-        return [each.get(timeout, propagate) for each in self.results]
+        until = None if timeout is None else time.monotonic() + timeout
+        results = []
+        for each in self.results:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            results.append(each.get(left, propagate, **kwargs))
+        return results
 
     join = get
 

@@ -17,6 +17,7 @@ from django_ojs.storage import database
 ACTIONS: Final = (
     *("job.enqueued", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated", "job.history_deleted"),
+    *("job.signalled", "job.wait_ended", "job.steps_forgotten"),
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
     *("jobs.exported", "jobs.imported", "doctor.repaired", "queue.drained"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),

@@ -60,8 +60,9 @@ def found() -> list[Finding]:
             ((row, numbers[key]) for key, row in rows.items() if key in numbers),
             key=lambda each: -each[1],
         )
-        results += [_paused(row, number) for row, number in waiting[:_MOST_NAMED]]
-        more = figures["paused"] - len(rows) + len(waiting) - _MOST_NAMED
+        named = [_paused(row, number) for row, number in waiting[:_MOST_NAMED]]
+        results += named
+        more = figures["paused"] - len(rows) + len(waiting) - len(named)
         if more > 0:
             results.append(_more_paused(more))
     return results

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 from django.utils import timezone
@@ -170,14 +171,14 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         return False
 
     def delete_model(self, request: HttpRequest, obj: OutboxEntry) -> None:
-        with database.atomic():
+        with database.atomic(), transaction.atomic(using=obj._state.db):
             super().delete_model(request, obj)
             operator.acted(
                 "outbox.deleted", object_type="outbox_entry", job=str(obj.job_id), type=obj.type
             )
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
-        with database.atomic():
+        with database.atomic(), transaction.atomic(using=queryset.db):
             number = queryset.delete()[0]
             operator.acted("outbox.deleted", object_type="outbox_entry", jobs=number)
 
@@ -192,7 +193,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     @admin.display(description=gettext_lazy("next"))
     def next_step(self, entry: OutboxEntry) -> str:
         now = timezone.now()
-        if entry.sent_at is not None:
+        if entry.sent_at is not None and entry.state == Delivery.SENT:
             return _("sent %(duration)s ago") % {"duration": duration(abs(now - entry.sent_at))}
         if entry.state == Delivery.REJECTED:
             return _("rejected: requeue or delete")
@@ -215,7 +216,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         rejected = queryset.filter(state=Delivery.REJECTED).order_by("pk")
         keys = list(rejected.values_list("pk", flat=True)[: keyset.COUNT_LIMIT + 1])
         skipped = queryset.exclude(state=Delivery.REJECTED).order_by()[: keyset.COUNT_LIMIT].count()
-        with database.atomic():
+        with database.atomic(), transaction.atomic(using=queryset.db):
             done = outbox.requeue(keys[: keyset.COUNT_LIMIT], using=queryset.db)
             if done:
                 operator.acted("outbox.requeued", object_type="outbox_entry", jobs=done)

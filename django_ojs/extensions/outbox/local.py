@@ -93,7 +93,9 @@ def _deliver(queue: str, using: str) -> int:
     if not entries:
         return 0
     with suppress(OJSError):
-        return _store(entries, using)
+        if done := _store(entries, using):
+            return done
+    # Another transaction has locked some of them, or some are rejected: one at a time.
     done, full = 0, set[str]()
     for entry in entries:
         if entry.tenant_id in full:

@@ -178,6 +178,7 @@ def rejected(key: int, using: str, *, code: str, message: str) -> int:
     """Mark a row as rejected for good, with the reason."""
     return _mark(
         [key], using, state=Delivery.REJECTED, attempts=F("attempts") + 1, next_try_at=None,
+        sent_at=Now(),
         error_code=clean(code, 64), error_message=clean(message, 1000),
     )  # fmt: skip
 
@@ -207,7 +208,9 @@ def requeue(keys: Collection[int], using: str) -> int:
     """Make rejected rows pending, after all others. Return how many there were."""
     rows = entries(using).filter(pk__in=list(keys), state=Delivery.REJECTED)
     return database.retried(
-        lambda: rows.update(state=Delivery.PENDING, position=None, next_try_at=None, holds_back=""),
+        lambda: rows.update(
+            state=Delivery.PENDING, position=None, next_try_at=None, sent_at=None, holds_back=""
+        ),
         using,
     )
 
@@ -231,9 +234,12 @@ def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
 def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: int) -> int:
     """Delete sent and rejected rows after their retention times, oldest first. Return how many."""
     count = 0
+    # A job may have waited for long before it was sent and rejected; its index has the creation.
+    since = Now() - keep_rejected
+    was_sent = Q(sent_at__isnull=True) | Q(sent_at__lt=since)
     for old, order in (
         (Q(state=Delivery.SENT, sent_at__lt=Now() - keep_sent), "sent_at"),
-        (Q(state=Delivery.REJECTED, created_at__lt=Now() - keep_rejected), "created_at"),
+        (Q(was_sent, state=Delivery.REJECTED, created_at__lt=since), "created_at"),
     ):
         count += database.delete_free(entries(using).filter(old).order_by(order), limit)
     return count

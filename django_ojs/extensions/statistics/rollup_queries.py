@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Aggregate, F, JSONField, Max, Q, QuerySet, Sum
@@ -201,7 +201,7 @@ class BucketSums(Aggregate):
 
 def today(queue: str) -> tuple[int, int]:
     """Return how many runs of a queue's jobs completed and failed since 0:00 UTC."""
-    rows = Rollup.primary.filter(minute__gte=TruncDay(Now()), queue=queue)
+    rows = Rollup.primary.filter(minute__gte=TruncDay(Now(), tzinfo=UTC), queue=queue)
     found = rows.aggregate(completed=Sum("completed"), failed=Sum("failed"))
     return found["completed"] or 0, found["failed"] or 0
 

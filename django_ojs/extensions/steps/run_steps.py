@@ -190,6 +190,8 @@ class Steps:
             elif step.outcome != StepStatus.WAITING:
                 return list(self._known(step))
             if gathering.is_over(step):
+                if is_new:
+                    self._history.append(step)
                 return self._gathered(step)
             if is_due(self._job, step) and not is_new:
                 self._end(step, StepStatus.TIMED_OUT)
@@ -487,17 +489,18 @@ class Steps:
         return self._job.started_at + timedelta(seconds=passed)
 
     def _at(self, until: timedelta | datetime) -> datetime:
+        now = self._now()
         if isinstance(until, datetime):
             if timezone.is_naive(until):
                 raise StepError("A step needs a datetime with a time zone.")
-            return until
+            until -= now
         longest = of(StepsSettings).longest_wait
         if until > longest:
             raise StepError(
                 f"The step {self._taking!r} would wait for {until}: the longest is {longest} "
                 "(LONGEST_WAIT)."
             )
-        return self._now() + until
+        return now + until
 
     def _longest(self) -> datetime:
         longest = self._now() + of(StepsSettings).longest_wait

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import Error
 from django.http import HttpRequest, HttpResponse
 
 from django_ojs import hooks
@@ -86,7 +85,7 @@ class Fetch(OJSView):
             claimed = claim()
             try:
                 return _render_claimed(claimed)
-            except Error:
+            except Exception:
                 give_back(claimed)
                 raise
 

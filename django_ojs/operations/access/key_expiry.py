@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
@@ -18,6 +19,8 @@ SOON: Final = timedelta(days=7)
 USED_WITHIN: Final = timedelta(days=7)
 OLD_USED_WITHIN: Final = timedelta(hours=1)
 MOST: Final = 20
+#: How many keys are read to find them; most of those that expire soon need nothing yet.
+_MOST_READ: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +67,8 @@ def problems() -> list[KeyProblem]:
     found = keys.filter((soon & in_use) | rejected).order_by(
         F("rejected_at").desc(nulls_last=True), "expires_at", "pk"
     )
-    return [_problem(key) for key in found[:MOST] if _needs_operator(key)]
+    needing = (_problem(key) for key in found[:_MOST_READ] if _needs_operator(key))
+    return list(islice(needing, MOST))
 
 
 def _needs_operator(key: Any) -> bool:

@@ -86,7 +86,8 @@ def _store(principal: str, kind: NameKind, new: Collection[str]) -> None:
     limit = settings().http_max_names
     if len(principal) > _LONGEST:
         principal = "sha256 " + hashlib.sha256(principal.encode()).hexdigest()
-    if of_kind.filter(principal=principal).count() + len(missing - known) > limit:
+    theirs = len(missing - known)
+    if theirs and of_kind.filter(principal=principal).count() + theirs > limit:
         raise PermissionDenied.of(
             _FIELDS[kind],
             f"is new, and these credentials have made {limit} known already.",

@@ -1,5 +1,6 @@
 """Leases on tasks that one process does for all."""
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.db.models.functions import Now
@@ -46,3 +47,8 @@ def renew(holder: str, name: str = MAINTENANCE) -> bool:
 def give(holder: str, name: str = MAINTENANCE) -> None:
     """Release the lease, if this holder has it."""
     database.retried(lambda: Lease.primary.filter(name=name, holder=holder).delete())
+
+
+def release(holders: Collection[str]) -> None:
+    """Release all leases of workers that are dead, so that others need not wait for their end."""
+    database.retried(lambda: Lease.primary.filter(holder__in=holders).delete())

@@ -172,6 +172,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
     """
     if not worker_ids:
         return 0
+    lease.release(worker_ids)
     orphans = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
     held = orphans.values("worker_id").annotate(
         jobs=Count("pk"),

@@ -36,7 +36,9 @@ HOURS = 24
 #: Seconds between two batches, and between two pages.
 TICK, LOOK = 0.1, 0.5
 #: Seconds in which a machine starts, in which it ends its jobs, and in which the last jobs end.
-START_SECONDS, STOP_SECONDS, DRAIN_SECONDS = 120.0, 60.0, 120.0
+START_SECONDS, STOP_SECONDS, DRAIN_SECONDS = 300.0, 60.0, 900.0
+#: Seconds between two lines of progress.
+PROGRESS = 10.0
 #: Mean seconds of a job.
 LENGTH = 0.02
 
@@ -61,6 +63,8 @@ class Day:
         self.enqueued: dict[str, float] = {}
         self.pages: dict[str, list[float]] = {}
         self.deploys = 0
+        #: Seconds from the end of the day until the last job had ended.
+        self.drained = 0.0
 
     def live(self) -> None:
         """Let the day pass, and wait until no job is left. Raises TimeoutError."""
@@ -111,7 +115,8 @@ class Day:
         discarded = states.pop(("discarded", True), 0)
         yield (
             f"{self._options.machines} machines of {self._options.processes} processes; "
-            f"an hour is {self.hour:.1f} s; {self.deploys} machines were deployed"
+            f"an hour is {self.hour:.1f} s; {self.deploys} machines were deployed; "
+            f"the last job ended {self.drained:.0f} s after the day"
         )
         yield (
             f"enqueued {len(self.enqueued):,} = completed {completed:,} + dead letters "
@@ -140,8 +145,11 @@ class Day:
         from tests.benchmarks.day import jobs
 
         dice = random.Random(self._options.seed)
-        began = time.monotonic()
+        began = told = time.monotonic()
         while len(self.enqueued) < self._options.jobs:
+            if time.monotonic() >= told + PROGRESS:
+                told += PROGRESS
+                self._tell(f"hour {(told - began) / self.hour:.1f}")
             part = min(1.0, (time.monotonic() - began) / self._options.seconds)
             is_down = 0 <= part - 0.5 < 1 / self._options.hours
             if is_down != self._down.exists():
@@ -163,14 +171,32 @@ class Day:
 
     def _drain(self) -> None:
         from django_ojs.models import Job
-        from django_ojs.spec.states import TERMINAL
+        from django_ojs.spec.states import TERMINAL, State
 
-        until = time.monotonic() + DRAIN_SECONDS
-        while Job.objects.exclude(state__in=TERMINAL).exists():
-            if time.monotonic() > until:
+        began = told = time.monotonic()
+        # A state at a time: each has an index, and the table of jobs is large by now.
+        states = [state for state in State if state not in TERMINAL]
+        while any(Job.objects.filter(state=state).exists() for state in states):
+            if time.monotonic() > began + DRAIN_SECONDS:
                 left = Job.objects.exclude(state__in=TERMINAL).values_list("state", "queue", "type")
                 raise TimeoutError(f"not all jobs have ended: {list(left[:5])}")
+            if time.monotonic() >= told + PROGRESS:
+                told += PROGRESS
+                self._tell(f"{told - began:.0f} s after the day")
             time.sleep(TICK)
+        self.drained = time.monotonic() - began
+
+    def _tell(self, when: str) -> None:
+        """Print a line of progress."""
+        from django_ojs.models import Job
+
+        waiting = Job.objects.filter(state__in=["available", "active"]).count()
+        print(
+            f"{when}: enqueued {len(self.enqueued):,}; available or active {waiting:,}; "
+            f"{self.deploys} machines were deployed",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _deploy(self) -> None:
         while not self._over.wait(self.hour / self._options.machines):

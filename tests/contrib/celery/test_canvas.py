@@ -14,13 +14,14 @@ from django.db import connection, transaction
 from django_ojs import testing
 from django_ojs.client import enqueue
 from django_ojs.contrib.celery import canvas, chain, chord, following, group, signature
+from django_ojs.contrib.celery import result as results
 from django_ojs.contrib.celery.exceptions import (
     NoEquivalent,
     NotRegistered,
     TaskError,
     TaskRevokedError,
 )
-from django_ojs.contrib.celery.result import AsyncResult
+from django_ojs.contrib.celery.result import AsyncResult, GroupResult
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.models import Job
 from django_ojs.operations import queues
@@ -268,6 +269,26 @@ def test_results_of_jobs_that_end_otherwise(ojs: testing.TestContext, shop: Modu
     unknown.revoke()
     assert (unknown.state, unknown.result, unknown.date_done) == ("PENDING", None, None)
     assert AsyncResult("no id").state == "PENDING"
+
+
+def test_the_timeout_of_a_group_is_that_of_all_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    asked: list[tuple[float | None, dict[str, Any]]] = []
+
+    class Task:
+        def get(self, timeout: float | None, propagate: bool, **values: Any) -> str:
+            nonlocal now
+            asked.append((timeout, values))
+            now += 4
+            return "done"
+
+    monkeypatch.setattr(results.time, "monotonic", lambda: now)
+    tasks = GroupResult(Task() for _ in range(4))
+    assert tasks.get(timeout=10, interval=0.1) == ["done"] * 4
+    assert asked == [(left, {"interval": 0.1}) for left in (10, 6, 2, 0)]
+    asked.clear()
+    tasks.get()
+    assert asked == [(None, {})] * 4
 
 
 @pytest.mark.django_db(transaction=True)

@@ -75,7 +75,7 @@ def test_the_events_show_both_transitions_in_order(ojs: TestContext) -> None:
 
 
 def test_a_job_may_sleep_until_a_time(ojs: TestContext) -> None:
-    until = datetime(2040, 1, 1, tzinfo=UTC)
+    until = timezone.now() + timedelta(days=300)
     program = Program(ojs, lambda ctx: steps.sleep("night", until))
     program.run()
     assert program.job.due_at == until
@@ -301,6 +301,10 @@ def test_the_longest_wait(ojs: TestContext) -> None:
     program.run()
     assert program.job.due_at - timezone.now() <= timedelta(days=1)
     longer = Program(ojs, lambda ctx: steps.sleep("cool-off", timedelta(days=2)))
+    longer.run()
+    assert "the longest is 1 day, 0:00:00 (LONGEST_WAIT)" in longer.job.error["message"]
+    date = timezone.now() + timedelta(days=2)
+    longer = Program(ojs, lambda ctx: steps.sleep("cool-off", date))
     longer.run()
     assert "the longest is 1 day, 0:00:00 (LONGEST_WAIT)" in longer.job.error["message"]
 

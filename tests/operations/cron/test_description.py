@@ -39,6 +39,8 @@ from tests.cases import together
         ("0 0 * 12 *", "every day in December at 00:00"),
         ("@yearly", "every year on 1 January at 00:00"),
         ("* * * * * *", "every second"),
+        ("30 * * * * *", "at second 30 of every minute"),
+        ("10,40 * * * * *", "at seconds 10 and 40 of every minute"),
         ("*/10 * * * * *", "every 10 seconds"),
         ("*/30 0 9 * * *", "every day at 09:00:00 and 09:00:30"),
         ("*/5 0 9-17 * * *", "every 5 seconds of minute 0 of hours 9 to 17"),

@@ -11,8 +11,9 @@ from django.db.models import F
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs.extensions.limits import claims_by_key, limit_journal
+from django_ojs.extensions.limits import claims_by_key, findings, limit_journal, limit_keys
 from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
+from django_ojs.models import Job
 from django_ojs.operations import fail
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.failure import Failure
@@ -64,6 +65,22 @@ def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
     time_passes(MINUTE * 2)
     LimitKey.primary.update(limited_since=None)
     assert claims_by_key.prune() == 1
+
+
+def test_paused_keys_that_are_not_named_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "_MOST_PAUSED", 2)
+    monkeypatch.setattr(findings, "_MOST_NAMED", 1)
+    for key in "abc":
+        add(key)
+    limit_keys.pause("abc", timedelta(hours=1))
+    kinds = [(each.kind, each.text.rpartition(" ")[2]) for each in findings.found()]
+    # Two keys are read, and one of them is named.
+    assert [kind for kind, _ in kinds] == ["limit_key_paused", "limit_keys_paused"]
+    assert kinds[1][1] == "2."
+    # A key without jobs is not named; one that was not read may have some.
+    Job.objects.all().delete()
+    kinds = [(each.kind, each.text.rpartition(" ")[2]) for each in findings.found()]
+    assert kinds == [("limit_keys_paused", "1.")]
 
 
 def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:

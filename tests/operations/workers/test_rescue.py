@@ -43,6 +43,17 @@ pytestmark = pytest.mark.django_db
 GONE = datetime(2020, 1, 1, tzinfo=UTC)
 
 
+def test_the_leases_of_a_dead_worker_are_free_at_once() -> None:
+    for name in ("maintenance", "of an extension"):
+        assert lease.take("a", name)
+        assert not lease.take("b", name)
+    rescue.rescue(["c"])
+    assert not lease.take("b")
+    rescue.rescue(["a"])
+    assert lease.take("b")
+    assert lease.take("b", "of an extension")
+
+
 @pytest.fixture(params=["lapse", "death"])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -94,7 +94,7 @@ class TestParentResults:
         limit = 64 * 1024
         workflow = create(group(chain(job("a"), job("b")), chain(job("c"), job("d"))))
         finish("a", "x" * (limit - 2))
-        finish("c", "x" * (limit - 1))
+        finish("c", "é" + "x" * (limit - 3))
         assert finish("b").parent_results == ["x" * (limit - 2)]
         (passed,) = finish("d").parent_results
         key = step_of(workflow, "c").pk

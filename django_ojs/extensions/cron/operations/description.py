@@ -108,7 +108,7 @@ def _with_seconds(seconds: Sequence[int], minutes: Sequence[int], hours: Sequenc
     often = _regularly(seconds, 60, "second")
     words = often or f"at {_plural('second', len(seconds))} {_numbers(seconds)}"
     if len(hours) == 24 and len(minutes) == 60:
-        return _Time(words=words, is_at=not often)
+        return _Time(words=often or f"{words} of every minute", is_at=not often, hourly=True)
     return _Time(
         words=f"{words} of {_of_minutes(minutes)} of {_of_hours(hours)}",
         is_at=not often,

@@ -8,5 +8,5 @@ SET s.state = %(state)s, s.started_at = j.started_at,
     s.finished_at = coalesce(j.finished_at, {now}), s.error = j.error,
     s.result = CASE WHEN %(state)s = %(completed)s AND char_length(j.result) <= %(most)s
                THEN j.result END,
-    s.result_size = CASE WHEN %(state)s = %(completed)s THEN char_length(j.result) END
+    s.result_size = CASE WHEN %(state)s = %(completed)s THEN octet_length(j.result) END
 WHERE s.id IN %(keys)s

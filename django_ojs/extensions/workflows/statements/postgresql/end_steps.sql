@@ -7,7 +7,7 @@ SET state = e.state, started_at = j.started_at,
     finished_at = coalesce(j.finished_at, statement_timestamp()), error = j.error,
     result = CASE WHEN e.state = %(completed)s AND length(j.result::text) <= %(most)s
              THEN j.result END,
-    result_size = CASE WHEN e.state = %(completed)s THEN length(j.result::text) END
+    result_size = CASE WHEN e.state = %(completed)s THEN octet_length(j.result::text) END
 FROM json_to_recordset(%(ended)s::json) AS e (id uuid, state text)
 LEFT JOIN ojs_job AS j ON j.id = e.id
 WHERE s.id = e.id AND s.state = 'enqueued'

@@ -7,7 +7,8 @@ SET state = e.value ->> 'state', started_at = j.started_at,
     finished_at = coalesce(j.finished_at, {now}), error = j.error,
     result = CASE WHEN e.value ->> 'state' = %(completed)s AND length(j.result) <= %(most)s
              THEN j.result END,
-    result_size = CASE WHEN e.value ->> 'state' = %(completed)s THEN length(j.result) END
+    result_size = CASE WHEN e.value ->> 'state' = %(completed)s
+                  THEN length(CAST(j.result AS BLOB)) END
 FROM json_each(%(ended)s) AS e LEFT JOIN ojs_job AS j ON j.id = replace(e.value ->> 'id', '-', '')
 WHERE ojs_workflow_step.id = replace(e.value ->> 'id', '-', '')
   AND ojs_workflow_step.state = 'enqueued'
