@@ -1,4 +1,4 @@
-"""Bulk operations: started from a confirmation page, followed by a progress bar, stopped."""
+"""The pages of bulk operations: confirm and start one, watch its progress, stop it."""
 
 from datetime import datetime
 from functools import partial

@@ -116,9 +116,9 @@ class ConfigureForm(forms.Form):
     max_envelope_bytes = _number(gettext_lazy("Maximum job size, in bytes"), max_value=None)
     concurrency = _number(
         gettext_lazy("Concurrency"),
-        gettext_lazy("So many jobs run at the same time, over all workers. 0: no limit."),
+        gettext_lazy("How many jobs run at the same time, over all workers. 0: no limit."),
     )
-    rate = _number(gettext_lazy("Rate"), gettext_lazy("So many jobs start in the period."))
+    rate = _number(gettext_lazy("Rate"), gettext_lazy("How many jobs start in the period."))
     rate_period = _period(gettext_lazy("Rate period"), gettext_lazy("Such as PT1M or PT1H."))
     throttle = _number(gettext_lazy("Throttle"), gettext_lazy("The same, evenly spaced."))
     throttle_period = _period(gettext_lazy("Throttle period"), gettext_lazy("Such as PT1S."))

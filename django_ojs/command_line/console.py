@@ -27,8 +27,7 @@ _GAP, _NARROW, _NARROWEST = 2, 20, 6
 
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 
-#: Enter and leave the other screen of the terminal, which has no cursor, and cuts lines that are
-#: too long.
+#: Enter and leave the alternate screen of the terminal, with the cursor hidden and long lines cut.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 

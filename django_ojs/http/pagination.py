@@ -22,8 +22,8 @@ _MAX_INTEGER: Final = 10**9
 def cursor_page(query: Mapping[str, str]) -> PageRequest:
     """Read `limit`, `offset` and `cursor`.
 
-    A limit over 200 is 200. With a cursor the offset counts from there. Clients that know the
-    control plane alone send `page` and `per_page`. Raises InvalidRequest.
+    A limit over 200 counts as 200. With a cursor, the offset counts from the cursor. Clients that
+    know only the control plane send `page` and `per_page`. Raises InvalidRequest.
     """
     limit = read_limit(query, default=DEFAULT_LIMIT, maximum=MAX_LIMIT)
     offset = read_offset(query, limit, "next_cursor")

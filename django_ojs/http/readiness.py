@@ -24,7 +24,7 @@ WAIT_TIMEOUT: Final = 15.0
 def is_ready(link: BaseDatabaseWrapper) -> bool:
     """Whether a connection may write, and the tables are migrated. Raises Error."""
     with link.cursor() as cursor:
-        # The newest column of the table shows that the table is migrated.
+        # The table has this column only if it is migrated.
         cursor.execute(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false")
     return database.dialect_of(link).can_write(link, commits=True)
 

@@ -103,8 +103,8 @@ def page(
 ) -> Page[Row]:
     """Return a page of the rows of a query. Raises InvalidRequest for an invalid cursor.
 
-    `among` are the rows that a scan reads to find those of `found`, of which there may be few. The
-    page ends when `scan_limit` of them are read.
+    If `found` may have few rows, `among` has the rows that a scan reads to find them. The page then
+    ends when the scan has read `scan_limit` rows.
     """
     rest, end = rest_of(found, order, wanted), None
     if among is not None:

@@ -55,8 +55,8 @@ class PushOptions:
     #: The caller has other jobs to store, and tries these again. Open transactions therefore hardly
     #: delay this call: UniqueKeyLocked or QueueFull is raised.
     is_tried_again: bool = False
-    #: The transactions that are open in this process are the caller's. If False, the caller sent a
-    #: request, and the site may have opened them around it.
+    #: Whether the transactions that are open in this process are the caller's. If not, the caller
+    #: sent a request, and the site may have opened them around it.
     has_transaction: bool = True
 
     def note(self, kind: type[T]) -> T | None:

@@ -103,8 +103,8 @@ def _blocked(job: Job) -> NotRunning | None:
     if missing := hooks.missing_rules(queue_configs.rules_of(job.queue)):
         names = ", ".join(map(name_of, numbers_of(missing)))
         sentence = (
-            f"The queue {job.queue} has a rule of an extension that is not installed here, or has "
-            f"none ({names}). A worker without the rule takes no job of it. {_REPAIR}"
+            f"The queue {job.queue} has a rule of an extension that is not installed here, or that "
+            f"has no rule ({names}). A worker without the rule takes no job of it. {_REPAIR}"
         )
         return NotRunning(kind="unruled", sentence=sentence)
     if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
@@ -190,8 +190,8 @@ def _held(hold: int) -> str:
         if extension.number == number and hold in holds.owned():
             return f"The extension {extension.name} holds it."
     return (
-        f"It is held for an extension that is not installed, or holds none ({name_of(number)}). "
-        f"{_REPAIR}"
+        "It is held for an extension that is not installed, or that holds no jobs "
+        f"({name_of(number)}). {_REPAIR}"
     )
 
 

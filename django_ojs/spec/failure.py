@@ -133,7 +133,7 @@ class Discard(HandlerResponse):
 
 
 class DeadLetter(HandlerResponse):
-    """End the job as a dead letter, independent of its policy."""
+    """End the job as a dead letter, whatever its retry policy says."""
 
     code = "DEAD_LETTER"
 

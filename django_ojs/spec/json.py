@@ -57,7 +57,7 @@ _encode: Final = json.JSONEncoder(
 # expression takes 70 to 190 ms.
 _ALIKE: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG_INTEGER: Final = b"0" * 16
-# What may make a number infinite: an exponent, a long integer, or its name.
+# How a number may be infinite, besides being a long integer: by an exponent, or by its name.
 _NOT_FINITE: Final = re.compile(r"\d[eE]|N|I").search
 _BRACKETS_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -432,7 +432,7 @@ def has_long_integer(text: str) -> bool:
     """Whether a text may have an integer beyond the safe range: one of at least 16 digits."""
     if len(text) < len(_LONG_INTEGER):
         return False
-    # `measure` rejects a lone surrogate; here it only is not a digit.
+    # `measure` rejects a lone surrogate; here it merely counts as no digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 
 

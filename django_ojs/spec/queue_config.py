@@ -1,6 +1,7 @@
 """The configuration of a queue (ojs-queue-config §6, backpressure §6.2).
 
-The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is its value.
+The JSON object is stored as it was sent, unknown fields included. `QueueConfig` has the
+values that apply.
 """
 
 from collections.abc import Callable, Iterable, Mapping

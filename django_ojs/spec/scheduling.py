@@ -75,7 +75,7 @@ class StarvationPrevention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueOrder:
-    """The order in which a worker claims from its queues. By default, the first one goes first."""
+    """The order in which a worker claims from its queues. By default, earlier queues come first."""
 
     strategy: str = STRICT
     weights: tuple[tuple[str, int], ...] = ()

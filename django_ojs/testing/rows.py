@@ -68,7 +68,7 @@ class Rows:
         return [job for job in jobs if job.pk not in self._before]
 
     def add_next_jobs(self) -> None:
-        """Enqueue what extensions enqueue after the jobs that have ended."""
+        """Let extensions enqueue the jobs that follow those that have ended."""
         with savepoint():
             next_jobs()
 

@@ -109,7 +109,7 @@ class Claimer:
         """Claim as many jobs as fit; none if the database is away.
 
         In a poll, nothing indicates that there is a job, so it asks first, which costs less than a
-        claim; or does nothing, if another process of the supervisor has asked lately.
+        claim. It does nothing if another process of the supervisor has asked lately.
         """
         self.found_none = False
         wanted = self._wanted()

@@ -580,8 +580,8 @@ class Completer:
                     # The database rejects the write, or this is a fault in the code: a retry would
                     # fail too, and the jobs behind this one wait.
                     logger.error(
-                        "The outcome of %s could not be stored. What is lost becomes available "
-                        "again when its lease expires.",
+                        "The outcome of %s could not be stored. A job whose outcome is lost "
+                        "becomes available again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
                         exc_info=database.without_values(error),
                     )

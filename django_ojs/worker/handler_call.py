@@ -88,9 +88,10 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
 
 
 class Recheck:
-    """Checks, now and then, connections of threads that handlers use without knowing it.
+    """Checks, now and then, connections of threads that handlers use, as by asyncio.to_thread.
 
-    After a handler that failed they are checked at once; see `database.recheck`.
+    These are the connections on which a statement failed. After a handler that failed they are
+    checked at once; see `database.recheck`.
     """
 
     def __init__(self) -> None:

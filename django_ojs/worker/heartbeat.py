@@ -196,7 +196,7 @@ class Heartbeat:
         except MemoryError:
             raise  # The process cannot go on; see `supervisor`.
         except Exception as error:
-            # A worker goes on as it was (worker-protocol §4.6).
+            # Without a response, a worker stays in its state (worker-protocol §4.6).
             if isinstance(error, Error):
                 self._job_log.database_away(error)
                 connections.close_all()

@@ -17,7 +17,7 @@ PULSE_INTERVAL = 0.5
 #: The most jobs in the table. A process that has more has no table.
 CAPACITY = 4096
 
-#: How many processes at most run one job alone, besides the configured ones.
+#: The most processes that each run one job alone, besides the configured processes.
 MAX_ISOLATED = 4
 
 # The number of pulses, two flags, how many jobs wait that must run alone, two flags, and until when

@@ -29,7 +29,7 @@ def _remains() -> Iterator[Finding]:
             kind="remains_rule",
             subject=str(number),
             text=(
-                "Queues have a rule of an extension that is not installed, or has none "
+                "Queues have a rule of an extension that is not installed, or that has no rule "
                 f"({name_of(number)}): {', '.join(names)}."
             ),
             why="Their jobs do not start: a worker claims none from a queue whose rule it lacks.",

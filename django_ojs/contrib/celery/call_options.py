@@ -10,7 +10,7 @@ from typing import Any, Final
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.spec.suggestions import allowed_name
 
-#: They say how a message reaches a broker, or what a result backend keeps.
+#: Options that say how a message reaches a broker, or what a result backend keeps.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         *("retry", "retry_policy", "producer", "connection", "add_to_parent", "shadow"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Arguments = Iterable[Any] | None
 Keywords = Mapping[str, Any] | None
 
-#: They are about messages and the result backend of Celery; here they change nothing.
+#: Options about messages and the result backend of Celery; here they change nothing.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         *("acks_late", "acks_on_failure_or_timeout", "reject_on_worker_lost", "track_started"),

@@ -73,7 +73,7 @@ def _run(
             raise BrokenTriggers(_PARSE_ERROR, REASON) from error
         if not is_closed:
             break
-        _logger.warning("MariaDB had read triggers in part; its tables were closed.")
+        _logger.warning("MariaDB had read a table's triggers in part, so its tables were closed.")
         try:
             return execute(sql, params, many, context)
         except ProgrammingError as error:

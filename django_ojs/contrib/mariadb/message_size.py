@@ -18,7 +18,7 @@ from django_ojs.spec.errors import PayloadTooLarge, size_details
 _LARGE: Final = 2**16
 #: Bytes of a parameter that is no text, and of the quotes around one, at most.
 _OTHER: Final = 40
-#: What the driver writes with a backslash before it.
+#: The characters that the driver escapes with a backslash.
 _ESCAPED: Final = "\"'\\\n\r\0\x1a"
 
 

@@ -25,7 +25,7 @@ from django_ojs.spec.published import EventType
 #: How many rows a page with a filter by type reads, because no index covers the type.
 SCAN_LIMIT: Final = 100_000
 
-#: Members of an event's data that hold a job's payload; so may any other object.
+#: Members of an event's data that hold a job's payload. Any other object may hold it too.
 _PAYLOAD: Final = frozenset(
     {"args", "meta", "result", "error", "last_error", "progress", "data", "tenant_id"}
 )

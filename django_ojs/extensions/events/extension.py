@@ -164,7 +164,7 @@ def _failed(change: Change) -> None:
     if of(EventSettings).keep_events.isdisjoint(wanted):
         return
     rows = {job.pk: job for job in change.rows()}
-    # The events have the order of the operation.
+    # The events are recorded in the order in which the operation lists the jobs.
     _record(event for key in change.before for event in _of_failed(rows[key], change))
 
 

@@ -77,12 +77,12 @@ class OverrideForm(_Form):
     concurrency = forms.IntegerField(
         label=gettext_lazy("Concurrency"),
         required=False,
-        help_text=gettext_lazy("So many jobs run at the same time; with 0 none starts."),
+        help_text=gettext_lazy("How many jobs run at the same time; with 0 none starts."),
     )
     rate = forms.IntegerField(
         label=gettext_lazy("Rate"),
         required=False,
-        help_text=gettext_lazy("So many jobs start in the period."),
+        help_text=gettext_lazy("How many jobs start in the period."),
     )
     rate_period = forms.CharField(
         label=gettext_lazy("Rate period"),

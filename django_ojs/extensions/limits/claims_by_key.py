@@ -70,11 +70,11 @@ _AT_ONCE: Final = 1000
 #: Dropped jobs are counted together as long as less than this time is between two of them.
 DROPPED_WITHIN: Final = timedelta(hours=1)
 
-#: The reason for which a job is discarded that its limit did not let start.
+#: The reason for which a job is discarded if its limit did not let it start.
 DROPPED: Final = "rate_limited"
 _DROPPED_ERROR: Final = {
     "type": DROPPED,
-    "message": "Its rate limit let it not start, and on_limit of the limit is drop.",
+    "message": "Its rate limit did not let it start, and on_limit of the limit is drop.",
     "retryable": False,
 }
 
@@ -257,7 +257,7 @@ def _set_aside(found: _Round) -> int:
     _store_in_keys(found)
     _begin_episodes(found)
     if found.held:
-        # They are open to this claim, which has locked them, so no other extension holds them.
+        # This claim found and locked them, so no other extension holds them.
         Job.primary.filter(OneOf("pk", found.held)).update(hold=HELD)
     transitions.reschedule({key: moment(at) for key, at in found.rescheduled.items()})
     if found.dropped:

@@ -21,9 +21,10 @@ from django_ojs.storage import database, raw_queries
 
 #: Limit keys are counted up to this number.
 _MOST: Final = 10_000
-#: Shorter pauses of limit keys are not reported. Of the others, at most so many are named, with
-#: their waiting jobs counted up to a number.
+#: Shorter pauses of limit keys are not reported.
 _SHORT_PAUSE: Final = timedelta(minutes=1)
+#: How many of the longest pauses are read, how far the waiting jobs of each key are counted, and
+#: how many keys are named.
 _MOST_PAUSED: Final = 50
 _MOST_WAITING: Final = 1_000
 _MOST_NAMED: Final = 5
@@ -89,7 +90,7 @@ def _paused(row: LimitKey, number: int) -> Finding:
         subject=hashlib.sha256(row.pk.encode()).hexdigest()[:16],
         text=f"Limit key {key} is paused until {absolute_time(row.paused_until)}: "
         f"{least}{number_of(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}.",
-        why="None of them starts before, in no queue.",
+        why="None of them starts before that, in any queue.",
         cure="Resume it when the cause of the pause is over.",
         command="ojs limits list",
         jobs=waiting,

@@ -281,7 +281,7 @@ def check_key(value: object, field: str) -> None:
 
 
 def key_of_job(policy: Mapping[str, Any], queue: str) -> str:
-    """Return the key of a job with this `rate_limit`. Without its own, it is that of its queue."""
+    """Return the key that this `rate_limit` names, or else the key of the job's queue."""
     own: str | None = policy.get("key")
     return own or _key_of_queue(queue)
 

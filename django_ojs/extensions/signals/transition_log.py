@@ -13,7 +13,7 @@ _TRANSITIONS: Final = {
     "job_enqueued": (logging.INFO, "%s %s: enqueued"),
     "job_started": (logging.DEBUG, "%s %s: fetched by a worker"),
     "job_cancelled": (logging.INFO, "%s %s: cancelled"),
-    "job_returned": (logging.WARNING, "%s %s: returned, its claim lapsed or was given back"),
+    "job_returned": (logging.WARNING, "%s %s: returned, as its claim lapsed or was given back"),
     "job_activated": (logging.INFO, "%s %s: activated"),
     "job_retried": (logging.INFO, "%s %s: retried by hand"),
     "job_completed": (logging.INFO, "%s %s: completed"),

@@ -15,7 +15,7 @@ from django_ojs.admin.job_list import STATE_BADGES, Badge
 from django_ojs.extensions.workflows.models import StepState
 from django_ojs.spec.states import State
 
-#: How many alike steps are drawn one by one.
+#: The most alike steps that are drawn one by one.
 MAX_ALIKE: Final = 4
 MAX_WIDTH: Final = 5
 MAX_ROWS: Final = 30
@@ -28,7 +28,7 @@ _MARGIN: Final = 8
 #: Characters that fit in a box.
 _LABEL: Final = 25
 
-#: The badges of steps without a job, or whose job has ended.
+#: The badges of steps. An enqueued step has the badge of its job, if that is known.
 _STEP_BADGES: Final[Mapping[str, Badge]] = {
     StepState.WAITING: Badge(
         value="waiting", symbol="○", word=pgettext_lazy("state of a step", "waiting"), level=""

@@ -58,7 +58,7 @@ class Workflow(StoredModel):
     jobs_failed = models.PositiveIntegerField(default=0)
     #: Steps that have not ended, callbacks and joins included.
     steps_left = models.PositiveIntegerField()
-    #: Whether a step failed that fails the workflow, which ends when all steps have.
+    #: Whether the workflow fails because a step failed. It ends when all its steps have ended.
     has_failed = models.BooleanField(default=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     started_at = models.DateTimeField(null=True, blank=True)

@@ -239,7 +239,7 @@ def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
 
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
-    """Return the text of each job in the response: it has its run, and the timeout that ends it."""
+    """Return the JSON text of each job in the response, with its run and its effective timeout."""
     default = settings().default_timeout
     for job in claimed:
         job.timeout_ms = limit_of(job, default) // timedelta(milliseconds=1)

@@ -83,7 +83,7 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
     except Exception as error:
         if database.is_unavailable(error):
             raise
-        # It would fail again, and the operations after it would never be executed.
+        # The operation would fail again, and those after it would never be executed.
         logger.error(
             "Bulk operation %s failed, and was stopped.",
             operation.pk,

@@ -208,7 +208,7 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
 def resize(worker_id: str, slots: int) -> None:
     """Let a worker run `slots` jobs at a time, from its next BEAT on.
 
-    Raises NotFound, and Conflict for a number outside the limits that it reported.
+    Raises NotFound, and Conflict for a number outside the limits that the worker reported.
     """
     rows = Worker.primary.filter(pk=worker_id).select_for_update()
     row = rows.values("concurrency", "least_slots", "most_slots", "wanted_slots").first()

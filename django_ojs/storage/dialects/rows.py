@@ -47,8 +47,8 @@ ANY_SIZE: Final = 2**63 - 1
 #: The bits of all rules of claims.
 ALL_RULES: Final = -1
 
-#: The shortest lease of a worker of the project, whatever the job says. It extends its leases by
-#: statements, each of which may take a second on a busy machine.
+#: The shortest lease of a worker of django_ojs, whatever the job says: the worker extends its
+#: leases by statements, each of which may take a second on a busy machine.
 SHORTEST_LEASE_MS: Final = 2000
 
 

@@ -315,7 +315,7 @@ class Server(ABC):
         return self.is_contention_error(error)
 
     def is_unavailable_error(self, error: BaseException) -> bool:
-        """Return whether the database cannot be reached or written to now; a retry may pass.
+        """Return whether the database cannot be reached or written to now; a retry may succeed.
 
         It may be read-only for some seconds, during a failover.
         """

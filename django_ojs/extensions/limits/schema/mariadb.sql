@@ -14,8 +14,8 @@ ALTER TABLE ojs_job ADD COLUMN IF NOT EXISTS limit_key varchar(255) COLLATE utf8
 CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
     ON ojs_job (limit_key, state, queue, hold, priority DESC, enqueued_at, id);
 
--- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One that another extension holds stays with that, and has its key.
+-- A process without the extension may insert such a job: only claims that apply limits take it.
+-- A job that another extension holds stays held by it, and gets its key.
 CREATE OR REPLACE TRIGGER ojs_job_limit_insert BEFORE INSERT ON ojs_job FOR EACH ROW
 BEGIN
     IF NEW.options <> '{}' AND JSON_LENGTH(NEW.options, '$.rate_limit') > 0 THEN

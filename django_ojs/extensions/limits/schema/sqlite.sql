@@ -19,8 +19,8 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
 CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job (options ->> '$.limit_key', due_at)
     WHERE state IN ('scheduled', 'retryable') AND options ->> '$.limit_key' IS NOT NULL;
 
--- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One that another extension holds stays with that, and has its key.
+-- A process without the extension may insert such a job: only claims that apply limits take it.
+-- A job that another extension holds stays held by it, and gets its key.
 CREATE TRIGGER IF NOT EXISTS ojs_job_limit_insert AFTER INSERT ON ojs_job
 WHEN NEW.options <> '{}' AND NEW.options -> '$.rate_limit' <> '{}' BEGIN
     UPDATE ojs_job

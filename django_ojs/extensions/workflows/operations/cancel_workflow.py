@@ -73,7 +73,7 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
         stop(found)
         cancelled.update(job.pk for job in found)
     if completes in cancelled:
-        # Its completion would fail, and roll back all that its handler has done, at each attempt.
+        # The job's ACK would fail, and undo all that its handler has done, at each attempt.
         raise Conflict(
             "A job of the workflow cancels it, and its handler is atomic: the job could not "
             "complete after that.",
