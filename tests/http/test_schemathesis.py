@@ -107,7 +107,7 @@ _UNSAID = re.compile(
     r"|^(steps|jobs)?\S*callbacks\S* (is required|must hold at least|must be a job|belong to)"
     r"|(limit|period) is required beside (period|limit)$"
     r"|tenant_fairness\.enabled is required beside|^url must not have an address that"
-    r"|^pool is not a pool of this server|^weights must have queues of the list"
+    r"|^pool is not a pool of this server|^weights must name only queues of the list"
     r"|^strategy \S+ (has no weights|needs weights)|^worker_id is required with a pool"
     r"|_timeout must be at most|^expires_at (must be in the future|needs a limit)"
     r"|^job_types must be types of jobs|^(cron|timezone) is invalid"
