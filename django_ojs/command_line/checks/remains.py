@@ -20,8 +20,8 @@ def _remains() -> Iterator[Finding]:
         yield Finding(
             kind="remains_object",
             subject=str(each),
-            text=f"The {each} is of an extension that is not installed.",
-            why="Jobs still pay for it, and a trigger writes rows that nothing reads.",
+            text=f"The {each} belongs to an extension that is not installed.",
+            why="Writes of jobs take longer, and a trigger writes rows that nothing reads.",
             cure=_CURE,
         )
     for number, names in remains.queues().items():
