@@ -94,7 +94,7 @@ class OJSBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: AnyTask) -> None:
-        """Check a task, and register it for the workers. Raises InvalidTask, ImproperlyConfigured."""
+        """Check and register a task for the workers. Raises InvalidTask, ImproperlyConfigured."""
         try:
             check_queue(job_queue(self, task.queue_name), field="queue_name")
         except OJSError as error:
