@@ -1,4 +1,4 @@
-"""The form of a cron job: the errors of its expression and its job stand at their fields."""
+"""The form of a cron job, which shows the errors of its expression and its job at their fields."""
 
 from typing import Any, Final
 

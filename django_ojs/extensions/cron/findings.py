@@ -1,4 +1,4 @@
-"""What needs attention of cron jobs."""
+"""Findings about cron jobs."""
 
 from typing import Final
 
