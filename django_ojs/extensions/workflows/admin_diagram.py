@@ -1,6 +1,6 @@
 """The graph of a workflow as a picture, from top to bottom. A wide group is one node.
 
-Any number of steps makes at most MAX_ROWS rows of MAX_WIDTH nodes.
+Any number of steps makes at most MAX_ROWS + 1 rows of MAX_WIDTH nodes.
 """
 
 from collections import Counter, defaultdict
@@ -51,7 +51,7 @@ _STEP_BADGES: Final[Mapping[str, Badge]] = {
         value="skipped", symbol="∅", word=pgettext_lazy("state of a step", "skipped"), level=""
     ),
 }
-#: A node that stands for several steps has the first of these levels that one of them has.
+#: A node that stands for several steps has the first of these levels that any of the steps has.
 _LEVELS: Final = ("bad", "blue", "fair", "")
 
 
@@ -132,7 +132,7 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
     clusters = _clusters(steps)
     rows = _rows(clusters.values())
     replaced = {id(old): new for new, olds in _merged_rows(rows) for old in olds}
-    # A box that stands for several rows is in the first of them.
+    # A box that stands for several rows is drawn in the first of them.
     boxes = _without_repeats([replaced.get(id(each), each) for each in row] for row in rows)
     final = {key: replaced.get(id(each), each) for key, each in clusters.items()}
     width = max((len(row) for row in boxes), default=1)

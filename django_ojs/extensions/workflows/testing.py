@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def _create(
     recorder: Recorder, graph: Graph, queues: Sequence[str], store: Callable[[], Workflow]
 ) -> Workflow:
-    """Record the definition, and the jobs of the first steps; later ones never start."""
+    """Record the workflow, and the jobs of its first steps; later steps never start."""
     now = timezone.now()
     workflow = Workflow(
         id=graph.id or ids.uuid7(),

@@ -26,8 +26,8 @@ _AT_ONCE = 1_000
 def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     """Cancel a workflow, and its jobs that have not ended, active ones included.
 
-    Raises WorkflowNotFound, and Conflict when it has ended, or when one of its jobs is that which
-    the caller's transaction `completes`.
+    Raises WorkflowNotFound, and Conflict when it has ended, or when it contains the job that the
+    caller's transaction `completes`.
     """
     stand_in = hooks.registry.stand_ins.get("workflows.cancel")
     kept: Workflow | None = stand_in(workflow_id) if stand_in else None

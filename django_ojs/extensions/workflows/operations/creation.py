@@ -82,7 +82,7 @@ def _with_parent(graph: Graph) -> Graph:
 
 
 def _marked(graph: Graph) -> Graph:
-    """Return the graph with what `step_metas` add to the `meta` of its jobs."""
+    """Return the graph with the members that `step_metas` add to the `meta` of its jobs."""
     if not step_metas:
         return graph
 
