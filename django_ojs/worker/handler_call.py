@@ -158,8 +158,8 @@ def refresh_connections(
 ) -> None:
     """Close the thread's connections that are broken, too old, or whose session has changed.
 
-    `error` is that of the handler. If it says that the server takes no writes, the connection to
-    that server is closed as well. `found` are the connections, if the caller has listed them.
+    `error` is the handler's. If it says that the server takes no writes, the connection to that
+    server is closed as well. `found` are the connections, if the caller has listed them.
     """
     # Django does the same around a request: it closes connections that are broken or too old, and
     # clears the queries that DEBUG records.
@@ -178,7 +178,7 @@ def refresh_connections(
 def end_on_sync_thread(error: BaseException | None) -> BaseException | None:
     """Refresh the connections of a SyncThread, on it; return the error of a transaction left open.
 
-    `error` is that of the handler.
+    `error` is the handler's.
     """
     links = open_connections()
     left_open = transaction_left_open(links)
