@@ -1,7 +1,7 @@
-"""The annotations of a function, some names of which may exist for type checkers only.
+"""The annotations of a function, which may contain names that exist for type checkers only.
 
 With `from __future__ import annotations` they are strings; from Python 3.14 on, names that were not
-imported are ForwardRefs. Those of parameters are not resolved, because that could import modules.
+imported are ForwardRefs. Annotations of parameters are not resolved: that could import modules.
 """
 
 import inspect
@@ -48,7 +48,7 @@ def result_that_is_not_json(function: Callable[..., Any]) -> str | None:
     if isinstance(annotation, str):
         try:
             annotation = eval(annotation, getattr(function, "__globals__", {}))
-        except Exception:  # such as a name that is there for type checkers only
+        except Exception:  # Such as NameError, for a name that exists for type checkers only.
             return None
     return None if _may_be_json(annotation) else text_of(annotation)
 
@@ -57,7 +57,7 @@ def _may_be_json(annotation: Any) -> bool:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, UnionType):
-        # None does not count here, because a function is called for the results of the other types.
+        # None does not count: a function that returns `Model | None` is called for its models.
         members = [each for each in get_args(annotation) if each is not NoneType]
         return any(map(_may_be_json, members))
     found = get_origin(annotation) or annotation

@@ -1,4 +1,4 @@
-"""The Django app: checks, and discovery of the project's handlers."""
+"""The Django app: it registers checks and extensions, and discovers the project's handlers."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,13 +31,13 @@ class DjangoOJSConfig(AppConfig):
     verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
 
-    #: The databases that an app brings: the class of a dialect, by Django's vendor.
+    #: The databases that an app supports: the path of a dialect's class, by Django's vendor.
     ojs_dialects: ClassVar[Mapping[str, str]] = {
         "postgresql": "django_ojs.storage.dialects.postgresql.PostgreSQL",
         "sqlite": "django_ojs.storage.dialects.sqlite.SQLite",
     }
 
-    #: The extensions that an app brings: their classes. Every site has these.
+    #: The extensions that an app brings: the paths of their classes. Every site has these.
     ojs_extensions = (
         "django_ojs.extensions.events.extension.EventsExtension",
         "django_ojs.extensions.statistics.extension.StatisticsExtension",
@@ -64,14 +64,14 @@ class DjangoOJSConfig(AppConfig):
 
         A process also keeps state about the database in memory; see `storage.in_memory_state`.
         """
-        # They register on import, which needs the apps loaded.
+        # The checks register on import, which needs the apps loaded.
         from django_ojs import checks  # noqa: F401
         from django_ojs.extensions.statistics import rollups
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
 
-        # They are registered before the settings are read, some of which are theirs, and before any
-        # module `jobs` is imported.
+        # Extensions declare some of the settings, so they are registered before these are read, and
+        # before any module `jobs` is imported.
         registry.register(
             *(
                 import_string(path)()
@@ -108,7 +108,7 @@ def _instrument() -> None:
 
 
 def _has_tasks() -> bool:
-    """Whether `TASKS` has a backend of ours. One that cannot be imported is reported by Django."""
+    """Whether `TASKS` has a backend of ours. Django reports one that cannot be imported."""
     for params in getattr(django_settings, "TASKS", {}).values():
         with suppress(ImportError, TypeError, KeyError, AttributeError):
             backend = import_string(params["BACKEND"])

@@ -1,4 +1,4 @@
-"""Functions that have a twin for `async` code, and say so where they are called from it."""
+"""Functions with a twin for `async` code. Called from there, they raise an error that names it."""
 
 from collections.abc import Callable
 from functools import wraps

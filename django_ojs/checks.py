@@ -52,7 +52,7 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 @register("django_ojs")
 def check_alias(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the alias of the jobs is one of DATABASES, and that an app brings its database."""
+    """Check that DATABASES has the alias of the jobs, and that an app supports its database."""
     alias = database.alias()
     if alias in connections.settings:
         vendor = database.connection(alias).vendor
@@ -113,7 +113,7 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
         )
     if values.visibility_timeout < SHORTEST_LEASE:
         problems.append(
-            "VISIBILITY_TIMEOUT is shorter than two seconds: a worker reserves its jobs for two."
+            "VISIBILITY_TIMEOUT is shorter than two seconds: jobs are reserved for two anyway."
         )
     return [Warning(f"OJS: {problem}", id="django_ojs.W010") for problem in problems]
 
@@ -149,7 +149,7 @@ def _api_is_open() -> bool:
 
 @register(Tags.database)
 def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Name the queues without a bound (backpressure §6.3)."""
+    """Warn of queues without a bound (backpressure §6.3)."""
     if not _holds_jobs(databases):
         return []
     try:
@@ -170,6 +170,6 @@ def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> l
 
 def _holds_jobs(databases: Collection[str] | None) -> bool:
     """Whether the jobs are in one of these databases."""
-    # Django's own checks of databases do the same: without `--database` no command uses a
-    # connection.
+    # `databases` is None unless the command uses databases, as `migrate` does. Like Django's own
+    # checks, these then use no connection.
     return databases is not None and database.alias() in databases

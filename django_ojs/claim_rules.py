@@ -51,26 +51,26 @@ class RuledClaim:
     room: int | None = None
     #: Whether it decides on each job.
     decides: bool = False
-    #: Finds up to so many of the best jobs for which a condition holds, in the order in which they
+    #: Finds the best jobs for which a condition holds, up to a number, in the order in which they
     #: are to start, and locks them. Only one rule of a queue may have this function. Jobs that it
     #: does not find start after the others, in the order of the queue.
     candidates: Callable[[int, Condition], list[Candidate]] | None = None
-    #: Finds jobs in the order of the queue, at most so many of those that are open only to claims
-    #: with this rule, in place of `Dialect.candidates`.
+    #: Finds jobs in the order of the queue, in place of `Dialect.candidates`. The number limits
+    #: those that are open only to claims with this rule.
     in_order: Callable[[ClaimRequest, int], list[Candidate]] | None = None
 
     def condition(self) -> Condition:
-        """Return the condition without which a job cannot start now, for another rule's order.
+        """Return a condition of all jobs that may start now, for another rule's `candidates`.
 
         It is asked again in each round: jobs for which `may_start` returned BUSY can be left out.
         """
         return "", {}
 
     def read(self, candidates: Sequence[Candidate]) -> None:
-        """Read what decides on these jobs. Whatever was taken or rejected before is forgotten."""
+        """Read what decides on these jobs, and forget what was taken or rejected before."""
 
     def may_start(self, job: Candidate) -> MayStart:
-        """Return whether a job may start, after those that were taken."""
+        """Return whether a job may start, in addition to the jobs that were taken."""
         return MayStart.YES
 
     def take(self, job: Candidate) -> None:
@@ -81,7 +81,7 @@ class RuledClaim:
         return SetAside.NO
 
     def set_aside(self) -> int:
-        """Take the rejected jobs out of the way. Return how many have changed their states."""
+        """Take the rejected jobs out of the way. Return how many jobs changed their states."""
         return 0
 
     def started(self, jobs: Sequence[Any]) -> None:
@@ -100,7 +100,7 @@ class Waits:
 
 
 class ClaimRule:
-    """A rule for the claims of some queues: of those that have its bit in `ojs_queue.rules`.
+    """A rule for the claims of the queues that have its bit in `ojs_queue.rules`.
 
     The statement of a claim returns no job of a queue that has a bit which the process does not
     know. The process then reads the rules of all queues, and claims again. The rules of a queue are
@@ -120,7 +120,7 @@ class ClaimRule:
         return RuledClaim()
 
     def full_among(self, queues: Collection[str]) -> Collection[str]:
-        """Return in which of these queues, whose last claims found no job, still none can start.
+        """Return which of these queues still have no job to start; their last claims found none.
 
         It is called outside of the transaction of a claim. It costs one query, and takes no lock.
         """
@@ -134,5 +134,5 @@ class ClaimRule:
         return None
 
     def may_open(self) -> str | None:
-        """Return the SQL condition that jobs which the rule keeps from claims may be opened."""
+        """Return the SQL condition under which jobs it keeps from claims may be opened, or None."""
         return None

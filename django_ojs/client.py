@@ -39,7 +39,7 @@ HIGH, NORMAL, LOW = 10, 0, -10
 
 
 def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Request:
-    """Describe a job for `enqueue_batch`. Arguments are those of `enqueue`."""
+    """Describe a job for `enqueue_batch`, by the arguments of `enqueue`."""
     return Request(type=type, args=args, options=read_options(options))
 
 
@@ -86,9 +86,9 @@ def enqueue_batch(
 ) -> list[EnqueuedJob]:
     """Store many jobs in one statement, all or none, and return them in order.
 
-    `on_full` and `block_timeout` are those of `enqueue`, for all of the batch; without them its
-    jobs must have the same. Raises as `enqueue` does; `details["index"]` of the error is the index
-    of the job.
+    `on_full` and `block_timeout` are as for `enqueue`, but for the whole batch. Without them, all
+    its jobs must have the same values. Raises as `enqueue` does; `details["index"]` of the error is
+    the index of the job.
     """
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
@@ -135,7 +135,7 @@ def activate(job_id: UUID | str) -> Job:
 
 @has_twin
 def retry(job_id: UUID | str) -> Job:
-    """Make a discarded job available again, with all its attempts.
+    """Make a discarded job available again; it may use all its attempts once more.
 
     Raises JobNotFound, and Conflict when it is not discarded.
     """

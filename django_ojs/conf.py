@@ -1,7 +1,7 @@
 """Settings: one dictionary, `OJS = {...}`, in the Django settings; every default is safe.
 
-`settings()` returns a frozen value, read once and again after `override_settings`. `of` returns
-that of an extension, which declares its settings in a dataclass. An unknown key, or a value of the
+`settings()` returns a frozen value, read once and again after `override_settings`. `of` returns the
+settings of an extension, which declares them in a dataclass. An unknown key, or a value of the
 wrong kind, is an error that names the key: a misspelt setting that is silently ignored would be
 found in production only.
 """
@@ -60,7 +60,7 @@ def _envelope_bytes(value: object) -> int:
 
 
 class QueueConfigs(dict[str, dict[str, Any]]):
-    """Configurations by queue; hashable, because the settings are. It is never changed."""
+    """Configurations by queue. It is hashable, as `Settings` must be, and is never changed."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
 
@@ -80,7 +80,7 @@ def _queues(value: object) -> QueueConfigs:
             default_policy=is_default,
         )
         if registry.settings:
-            # Until extensions are registered, names are not checked, because one of them may know a
+            # Names are checked only when extensions are registered, because an extension may know a
             # name.
             queue_config.check_names(checked, f"QUEUES.{name}")
         read[name] = queue_config.merge({}, checked)
@@ -124,12 +124,12 @@ def _release(value: object) -> str:
 _ANY_SIZE = 2**53
 #: For each caller, the times of this many requests are kept.
 MAX_REQUESTS = 10_000
-#: Durations whose zero has a meaning: never.
+#: Durations that may be zero, which means never.
 _MAY_BE_ZERO = frozenset(("stall_timeout",))
 #: Every implementation must accept envelopes of this size (payload-limits).
 SMALLEST_LIMIT = 1024 * 1024
 ENVELOPE = f"an integer of at least {SMALLEST_LIMIT} (1 MiB)"
-#: The length of the columns that hold the names.
+#: The length of the columns for names of queues and types.
 NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 QUEUES = "a dictionary of queue names, each with a dictionary of the fields of its configuration"
@@ -227,7 +227,7 @@ class Settings:
 
     @cached_property
     def pool_of_queue(self) -> dict[str, str]:
-        """The pool to which a queue is exclusive, by queue."""
+        """The exclusive pool of each queue that has one, by queue."""
         return {queue: pool.name for pool in self.pools if pool.exclusive for queue in pool.queues}
 
     def pool(self, name: str) -> scheduling.Pool | None:
@@ -292,7 +292,7 @@ def _read_one(key: str, value: object, setting: "Field[Any]") -> object:
 #: Django's own setting, without which leases and schedules cannot be trusted.
 NO_TIME_ZONES = (
     "django_ojs needs USE_TZ = True. With USE_TZ = False the times of jobs would be local times, "
-    "of which an hour comes twice each autumn: a lease or a schedule could be an hour wrong."
+    "and an hour comes twice each autumn: a lease or a schedule could be an hour wrong."
 )
 
 
@@ -330,15 +330,15 @@ def _of(group: type[G]) -> G:
     return group() if found is None else found
 
 
-#: Cached as `settings` is; mypy takes the result of `lru_cache` for one of any type.
+#: Cached as `settings` is. The cast keeps the type of the result, which `lru_cache` loses.
 of: _Of = cast(_Of, lru_cache(maxsize=None)(_of))
 
 
 def are_wrong_and_reported() -> bool:
-    """Return whether the settings are wrong in a command of Django, whose checks say so.
+    """Return whether the settings are wrong in a command of Django, whose checks report it.
 
-    Until the checks run, what is imported must not need the settings, because an error would end
-    the command before.
+    Modules that are imported before the checks run must not need the settings, because an error
+    would end the command before it reports anything.
     """
     if Path(sys.argv[0]).name not in ("manage.py", "django-admin", "__main__.py"):
         return False
@@ -350,7 +350,7 @@ def are_wrong_and_reported() -> bool:
 
 
 def forget() -> None:
-    """Read the settings again when they are asked for."""
+    """Let the settings be read again when they are next asked for."""
     _checked.cache_clear()
     settings.cache_clear()
     of.cache_clear()

@@ -98,7 +98,7 @@ class JobContext:
         return self.job.args if self._args is None else self._args
 
     def resolved(self, args: list[Any]) -> None:
-        """Set the resolved arguments, as the worker does. Those of the job do not change."""
+        """Set the resolved arguments, as the worker does. The job's own do not change."""
         self._args = args
 
     @property
@@ -113,7 +113,7 @@ class JobContext:
     def spent(self) -> int:
         """The number of this attempt among those that count against `max_attempts`, from 1.
 
-        A claim that was given back, as when its worker stopped, is not among them.
+        A claim that was given back, such as by a worker that stopped, does not count.
         """
         return self.job.spent
 
@@ -126,7 +126,7 @@ class JobContext:
     def parent_results(self) -> list[JSON]:
         """The results of the steps before it in its workflow, in order (ojs-workflows §7).
 
-        None stands for one without a result; an object with `result_ref` for one over 64 KiB.
+        None stands for a missing result, and an object with `result_ref` for one over 64 KiB.
         """
         return self.job.parent_results
 
@@ -154,7 +154,7 @@ class JobContext:
         It is extended by the visibility timeout of the job, or by `extend`: a timedelta, a number
         of seconds, "PT5M" or "5m". Raises InvalidRequest when that is not longer than zero.
 
-        The worker does so by itself while it is alive. Return False when the job is no longer this
+        A worker that is alive does so by itself. Return False when the job is no longer this
         run's; `cancelled` is then set. In an `async def` handler, call `await aheartbeat()`.
         """
         by = None if extend is None else parse_seconds(extend, "extend")
@@ -179,11 +179,11 @@ class JobContext:
     ) -> bool:
         """Report progress: a fraction from 0 to 1, data, or both (ojs-progress §6).
 
-        `message` is the member `message` of the data. A `checkpoint` that must not be lost is saved
-        by `checkpoint()`. A report extends the lease too. At most one report a second is written,
-        the latest one; the last report of a run is always written. A failure to write it is logged
-        and harms nothing. Return False when the job is no longer this run's; `cancelled` is then
-        set. In an `async def` handler, call `await aprogress()`.
+        `message` becomes the member `message` of the data. Use `checkpoint()` for a checkpoint that
+        must not be lost. A report extends the lease too. Reports are merged, and written at most
+        once a second and when the run ends. A failure to write one is logged and harms nothing.
+        Return False when the job is no longer this run's; `cancelled` is then set. In an
+        `async def` handler, call `await aprogress()`.
         """
         if message is not None and (data is None or isinstance(data, Mapping)):
             data = {**(data or {}), "message": message}
@@ -296,7 +296,7 @@ def log_fields(context: JobContext) -> dict[str, Any]:
     request = job.meta.get("correlation_id") or job.meta.get("ojs.context.request_id")
     if isinstance(request, str):
         fields["correlation_id"] = request
-    # The span is that of this run, or else that of the enqueue.
+    # The span of this run, or else the span of the enqueue.
     trace = context.metadata.get("traceparent") or job.meta.get("traceparent")
     if isinstance(trace, str) and (found := _TRACEPARENT.fullmatch(trace)):
         fields["trace_id"], fields["span_id"] = found[1], found[2]

@@ -126,7 +126,7 @@ _OPTION_NAMES = tuple(option.name for option in fields(Options))
 _option_values = attrgetter(*_OPTION_NAMES)
 NO_OPTIONS = Options()
 
-#: These are no options, because the type is the first argument.
+#: Names that are no options, because the type is the first argument.
 _TYPE = ("name", "type")
 
 
@@ -183,7 +183,7 @@ def envelope_of(
         id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
         args=list(item.args),
-        # If there is none, PUSH applies the default of the queue or of the settings.
+        # Without a policy, PUSH applies the default of the queue or of the settings.
         retry=None if options.retry is None else _retry_policy(options.retry),
     )
     if options is not NO_OPTIONS:
@@ -342,7 +342,7 @@ def _apply(options: Options, envelope: Envelope) -> None:
 def rate_limit_of(given: object) -> "RateLimitPolicy":
     """Return the policy that Python code describes. Raises InvalidRequest.
 
-    Its class is that of the extension that has the public name.
+    The extension that brings the public name `RateLimitPolicy` has its class.
     """
     found: type[RateLimitPolicy] = brought("RateLimitPolicy")
     return found.of(given)
@@ -350,7 +350,7 @@ def rate_limit_of(given: object) -> "RateLimitPolicy":
 
 def _when(value: When, name: str) -> datetime | timedelta:
     if name == "scheduled_at" and isinstance(value, timedelta):
-        # A negative time means now, as an absolute time in the past does.
+        # A negative timedelta means now, as an absolute time in the past does.
         value = max(value, timedelta(0))
     if isinstance(value, datetime | timedelta | str):
         return times.parse_when(value, name)
@@ -384,7 +384,7 @@ def _seconds(value: int | timedelta, name: str) -> int:
 
 
 def _copy(meta: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the metadata with containers of its own: the caller may change its own later."""
+    """Return a deep copy of the metadata, because the caller may change its mapping later."""
     try:
         return dict(as_stored(dict(meta)))
     except RecursionError:

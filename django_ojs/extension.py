@@ -9,7 +9,7 @@ that no extension has costs nothing: no transaction is opened, no row is read an
 for it. They are compiled when an extension is registered, when the setting `OJS` changes, and when
 one of `django_ojs.signals` gains or loses a receiver.
 
-If several extensions have a hook, that of the lowest number comes first, whatever the order of
+If several extensions have a hook, the lowest number comes first, whatever the order of
 `INSTALLED_APPS`. The extensions of this package are in `django_ojs.extensions`.
 
 The hooks `around_push`, `around_store`, `around_insert`, `around_admit_again` and `around_run` are
@@ -17,12 +17,12 @@ wrappers. Each gets a function that calls the wrapper of the next number, and at
 operation. A wrapper returns what this function returns. It may act before and after the call, call
 the function again, or raise an error instead. If it has taken something, such as a lock or a place,
 and the rest fails, it has to give it back; a transaction or savepoint around the rest
-(`database.in_write_transaction`) does so for all that the database stores. The error of a wrapper
-that rejects jobs says what is full.
+(`database.in_write_transaction`) does so for all that the database stores. A wrapper that rejects
+jobs raises an error that says what is full.
 
 A claim of jobs knows no extension either. An extension that takes part in the claims of some queues
 has a `ClaimRule` (see `django_ojs.claim_rules`), and a bit in the column `rules` of these queues.
-One that keeps jobs from all claims for a while holds them (see `storage.holds`).
+An extension that keeps jobs from all claims for a while holds them (see `storage.holds`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -61,9 +61,9 @@ Numbers: TypeAlias = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What an operation knows about the jobs that it changes, each by the id of the job.
+    """What an operation knows about the jobs that it changes, by the ids of the jobs.
 
-    What it does not know is left out.
+    Unknown values are left out.
     """
 
     #: The jobs as they were claimed, or before the change. Each has a queue and a type.
@@ -178,8 +178,8 @@ class Batch:
     jobs: Sequence[Any]
     #: How they are pushed: the `PushOptions`, with the notes for extensions.
     options: Any
-    #: The results of the same call so far, without the jobs that it has cancelled since. Jobs that
-    #: it has stored are rolled back if this INSERT raises an error.
+    #: The results of the same call so far, without the jobs that it has cancelled since. If this
+    #: INSERT raises an error, the jobs that the call has stored are rolled back.
     earlier: Sequence[Any] = ()
     #: A hook of `around_insert` sets it for a while. The INSERT then asks `ojs_admit_all` whether
     #: the queues are far from their bounds; if not, it stores nothing, and returns None.
@@ -206,7 +206,7 @@ class Readmission:
     jobs: Sequence[Any]
     #: The queue into which they are moved. If it is None, each waits in its own queue.
     queue: str | None = None
-    #: The caller tries these jobs again later, so a hook should hardly wait for a lock.
+    #: The caller tries these jobs again later, so a hook should not wait long for a lock.
     is_tried_again: bool = False
     #: The errors so far of an operation that moves jobs in many transactions, by the names of the
     #: parts that are full (`QueueFull.part`). A hook may add one, and put the ids of the jobs that
@@ -228,8 +228,8 @@ class Suspended:
     """What a hook of `around_run` returns as the result of a run that is to continue later."""
 
     #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
-    #: slot is free. It calls it again after an error that passes: RowLocked, or one of a database
-    #: that is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    #: slot is free, and again after an error that passes: RowLocked, or a lost connection to the
+    #: database. Conflict and JobNotFound mean that the worker no longer holds the job.
     store: Callable[[], object]
 
 
@@ -260,13 +260,13 @@ class Closing(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """The functions of one extension that the core calls, without those it does not need."""
+    """The functions of one extension that the core calls. Those without a use are left out."""
 
     #: Wraps all of PUSH. It is called with the `Batch`, outside of any transaction of PUSH; the
     #: caller's may be open. Jobs from the outbox, which were pushed before, do not call it. The
-    #: function returns the results of `Batch.jobs`, which the hook may change before, or set to a
-    #: part of them. The hook returns a result for each job that it got. An error is raised by the
-    #: enqueue.
+    #: function returns the results of `Batch.jobs`; before the call, the hook may change these jobs
+    #: or leave some out. The hook returns a result for each job that it got. An error is raised by
+    #: the enqueue.
     around_push: Around | None = None
 
     #: Called for each enqueue in Python code, without arguments. It returns a note for the
@@ -334,15 +334,15 @@ class Hooks:
 
     #: Called when a statement has changed the states of jobs, with the change, by the trigger of
     #: the state machine (ojs-core §6.3), in its transaction. An error undoes the change and is
-    #: raised by the operation. One that changes many jobs without their callers (claims, promotion,
-    #: expiry, timeouts, returns, the outcomes of a worker, bulk actions) is repeated job by job
-    #: instead, so that only the jobs for which the hook raises again are left unchanged; a claim
-    #: lets them wait a minute. A passing error of the database is raised, and undoes all.
+    #: raised by the operation. An operation on jobs of many callers (claims, promotion, expiry,
+    #: timeouts, returns, the outcomes of a worker, bulk actions) is repeated job by job instead, so
+    #: that only the jobs for which the hook raises again are left unchanged; a claim lets them wait
+    #: a minute. A passing error of the database is raised, and undoes all.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
     #: Called when a handler has asked that no job with its limit starts for `Failure.pause`, with
     #: the job, which is locked and active, and the failure, in the transaction of FAIL and before
-    #: the job starts to wait as long. An error undoes FAIL and is raised by it.
+    #: the job begins to wait for that time. An error undoes FAIL and is raised by it.
     pause_asked: Callable[[Any, Failure], object] | None = None
 
     #: Like `changed`, but after the commit and without a transaction. `reads` names, by trigger,
@@ -353,14 +353,14 @@ class Hooks:
     reads: Mapping[Trigger, Reads] = field(default_factory=dict)
 
     #: Called when something happened that changes no state of a job: to a queue, a worker, a
-    #: workflow, a cron job or a limit key, or a job has sent a heartbeat, progress or a checkpoint.
-    #: It is called in the transaction of what happened, with events of the types in
-    #: `published_types`; events of other types are not even made. An error undoes what happened,
-    #: such as the extension of one lease; a worker whose heartbeat is undone claims no job.
+    #: workflow, a cron job or a limit key, or a run has sent a heartbeat, progress or a checkpoint.
+    #: It is called in the same transaction, with events of the types in `published_types`; events
+    #: of other types are not even made. An error undoes what happened, such as the extension of one
+    #: lease; a worker whose heartbeat is undone claims no job.
     published: Callable[[Sequence[NewEvent]], object] | None = None
     published_types: frozenset[EventType] = frozenset()
 
-    #: Called when something was counted that is no change of a state, after the commit, with the
+    #: Called when something else than a change of state was counted, after the commit, with the
     #: number of jobs of each queue and type. An error is logged.
     counted: Callable[[Count, Numbers], object] | None = None
 
@@ -385,12 +385,12 @@ class Hooks:
 
     #: Functions that tests call in place of operations to keep jobs in memory, by the name of the
     #: operation, such as "cancel" or "workflows.create". Each is called with the arguments of the
-    #: operation, and one that creates also with the function that stores. The operation returns its
-    #: result, unless that is None.
+    #: operation; one that creates jobs also gets the function that stores them. The operation
+    #: returns its result, unless that is None.
     stand_ins: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
-    #: Called before jobs are deleted, with all that is stored about them. It gets their ids, in the
-    #: transaction that deletes them. An error undoes it.
+    #: Called before jobs and all that is stored about them are deleted, with their ids, in the
+    #: transaction that deletes them. An error undoes the transaction.
     erased: Callable[[Collection[UUID]], object] | None = None
 
     #: Called when jobs are exported, with some hundred of them. It returns, by their ids, what is
@@ -399,7 +399,7 @@ class Hooks:
     exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
 
     #: Called when jobs are imported, with what was written, by the ids of the new jobs, in the
-    #: transaction that has stored them. An error rejects them.
+    #: transaction that has stored them. An error rejects the jobs.
     imported: Callable[[Mapping[UUID, Any]], object] | None = None
 
     #: Called when the counts of jobs by queue and state were wrong, in the transaction that
@@ -411,8 +411,8 @@ class Hooks:
     #: act; an operation of many transactions calls it at its end. An error undoes the change.
     acted: Callable[[Act], Callable[[Mapping[str, Any]], object] | None] | None = None
 
-    #: A condition on a row of `ojs_job`, in SQL as in a statement with parameters. Finished jobs
-    #: for which it holds are not deleted when their retention time is over.
+    #: A condition on a row of `ojs_job`, in SQL for a statement with parameters (`%` is `%%`).
+    #: Finished jobs for which it holds are not deleted when their retention time is over.
     needed: str | None = None
 
     #: Called when a named task of the server itself, such as the promotion of jobs, has changed
@@ -420,10 +420,10 @@ class Hooks:
     #: since 1970, and the number of rows, in the thread of the task. An error is logged.
     task_done: Callable[[str, int, int, int], object] | None = None
 
-    #: Called when a FETCH without a worker of the project begins, such as one over HTTP, if nothing
-    #: else may do what is due. It is called before the claim, in the caller's transaction or in
-    #: none. There may be very many such FETCHes, so it has to limit its own queries. An error of
-    #: the database, or an OJSError, is raised by FETCH; any other error is logged.
+    #: Called when a FETCH begins that is not of a worker of the project, such as one over HTTP,
+    #: because there may be no maintenance. It is called before the claim, in the caller's
+    #: transaction or in none. There may be very many such FETCHes, so it has to limit its own
+    #: queries. An error of the database, or an OJSError, is raised by FETCH; any other is logged.
     before_fetch: Callable[[], object] | None = None
 
     #: The rule by which the extension takes part in the claims of some queues.
@@ -441,12 +441,12 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
-    #: Called when a request over HTTP pushes jobs, with the request and their types, before they
-    #: are stored. It returns a note for the hooks of the enqueue, or None. An error ends it.
+    #: Called when a request over HTTP pushes jobs, before they are stored, with the request and the
+    #: types. It returns a note for the hooks of the enqueue, or None. An error ends the request.
     request_note: Callable[[Any, Collection[str]], object] | None = None
 
     #: Called when a request has stored jobs, with their queues. It returns headers of the response.
-    #: An error is logged. In an open transaction it is the response, and no job is stored.
+    #: An error is logged. In an open transaction the error is the response, and no job is stored.
     push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
 
     #: Called with the OJSError that ends a request. It returns headers of the response. An error in
@@ -466,8 +466,8 @@ class Hooks:
     workers_start: Callable[[], object] | None = None
 
     #: Called when FETCH has claimed jobs that have the extension's bit in `marks`, with these jobs,
-    #: after the claim. What it reads for them goes into the `more` of each job, which is shown with
-    #: the job, and where the methods of its context find it. After an error it is called for each
+    #: after the claim. It puts what it reads for them into the `more` of each job, which is shown
+    #: with the job, and which the methods of its context read. After an error it is called for each
     #: of the jobs, and those for which it raises again wait a minute. A passing error of the
     #: database is raised by FETCH, and gives all jobs of the call back.
     fetched: Callable[[Sequence[Any]], object] | None = None
@@ -496,8 +496,8 @@ class Hooks:
 
     #: Called when a worker with `--once` has found no job, to enqueue what is due before it ends,
     #: such as the next steps of workflows, outside of a transaction. It returns how much there was;
-    #: if there was something, the worker claims again. An error of the database is treated like
-    #: that of a claim, and any other error is logged.
+    #: if there was something, the worker claims again. An error of the database is treated like an
+    #: error of a claim, and any other error is logged.
     next_jobs: Callable[[], int] | None = None
 
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of a
@@ -524,7 +524,7 @@ class ForTests:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """A part of the manifest: extensions whose requirements all hold, and a capability.
+    """A part of the manifest: OJS extensions that are met in full, and a capability.
 
     An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
     `urn:ojs:ext:experimental:<name>`, and any other one `urn:ojs:ext:x:<custom>`: vendor and name.
@@ -548,9 +548,9 @@ class Attribute:
     #: Called with the value and the name before a job with the attribute is stored. It raises an
     #: OJSError for an invalid value, such as `InvalidRequest.of(name, "must be an integer")`.
     check: Callable[[Any, str], object]
-    #: Returns what `options` has besides a value, from it and the queue, which may change later.
+    #: Returns what `options` stores besides the value, given the value and the present queue.
     stored_with: Callable[[Any, str], Mapping[str, Any]] | None = None
-    #: Returns the member that credentials for some queues may not send: it affects other queues.
+    #: Returns the member that credentials for some queues may not send, because it affects others.
     beyond_queue: Callable[[Any, str], str | None] | None = None
 
 
@@ -572,7 +572,7 @@ class Qualifier:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedEvents:
-    """Which of the events that were kept a page asks for."""
+    """Which of the kept events a page asks for."""
 
     types: Collection[EventType]
     #: The most events that are returned.
@@ -592,7 +592,7 @@ class Extension:
 
     #: Its name in messages.
     name: str
-    #: Its place among the others. Those of this package are below 32; 32 to 62 are free for others.
+    #: Its place in the order. Extensions of this package are below 32; 32 to 62 are free.
     number: int
     #: The version of this interface for which it was written: a number, not the name `INTERFACE`,
     #: which changes. `manage.py check` compares them. Extensions of this package need none.
@@ -606,8 +606,8 @@ class Extension:
     queue_fields: QueueFields | None = None
     #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
     #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`. It must be
-    #: possible to execute a statement again; a blank line separates two, and `{mark}` is the bit of
-    #: the extension in `ojs_job.marks`. What is missing is created after each `migrate`.
+    #: possible to execute a statement again; a blank line separates statements, and `{mark}` is the
+    #: bit of the extension in `ojs_job.marks`. What is missing is created after each `migrate`.
     schema: Path | None = None
     #: The part of the OpenAPI document for its routes: its `tags`, `paths` and `components`, or a
     #: YAML file that has them.
@@ -637,7 +637,7 @@ class Extension:
         return None
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Return what one worker of the site repeats for all of them.
+        """Return what one worker of the site repeats for all workers.
 
         Each process of a worker calls it when the thread of its maintenance is made. An error of
         the database ends a pass. It is logged, like any other error, and the step is tried again.
@@ -645,7 +645,7 @@ class Extension:
         return ()
 
     def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
-        """Return what the other workers do if that one has left work undone for `behind`.
+        """Return what the other workers do if the work of `due_steps` is undone for `behind`.
 
         On a database that has one writer at a time, they do nothing.
         """
@@ -661,15 +661,15 @@ class Extension:
     def findings(self) -> Sequence["Finding"]:
         """Return what needs attention now, read from a few bounded ranges of indexes.
 
-        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. An
-        error of the database counts for all findings about failures; any other error is logged.
+        It is called by the maintenance, the pages, `doctor`, the metrics and `GET /health`. After
+        an error of the database all findings about failures are unknown; any other error is logged.
         """
         return ()
 
     def may_find(self) -> str:
         """Return an SQL condition, like `DueStep.when`, without which it finds nothing.
 
-        One statement asks the conditions of all. Without one, `findings` is always called.
+        One statement asks the conditions of all. If it is empty, `findings` is always called.
         """
         return ""
 
@@ -681,7 +681,7 @@ class Extension:
         return ()
 
     def manifest(self) -> Sequence[Declared]:
-        """Return what the manifest of the server declares while it is installed."""
+        """Return what the manifest of the server declares while the extension is installed."""
         return ()
 
     def pages(self) -> Mapping[type[Model], str]:
@@ -706,7 +706,7 @@ class Extension:
         return ()
 
     def history(self, request: Any, model: str, key: str) -> Sequence[tuple[str, Any]]:
-        """Return who did what to an object, for the page *History*: a template, and its rows."""
+        """Return who did what to an object, for the page *History*: templates with their rows."""
         return ()
 
     def shown_of_queues(
@@ -725,19 +725,19 @@ class Extension:
     def completed_since(
         self, moments: Mapping[tuple[str, str], datetime]
     ) -> Iterable[tuple[tuple[str, str], int]]:
-        """Return the runs that completed since these moments, by queue and type; "" is any type."""
+        """Return how many runs completed since these moments, by queue and type ("": any type)."""
         return ()
 
     def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
         """Return how full the bounded ones of these queues are, each with the name of its queue.
 
-        From a `QueueStatus` to a `reports.queue_overview.Fullness`. `may_be_full`: False where no
-        queue was full or nearly full lately.
+        It gets each as a `QueueStatus`, and returns a `reports.queue_overview.Fullness`.
+        `may_be_full`: False where no queue was full or nearly full lately.
         """
         return ()
 
     def suggestions(self) -> Sequence[tuple[str, Collection[str]]]:
-        """Return values that a search box suggests, each with a word of the search: `type`."""
+        """Return values that a search box suggests, by their qualifiers, such as `type`."""
         return ()
 
     def past_events(self, wanted: WantedEvents) -> Sequence[PastEvent]:
@@ -763,5 +763,5 @@ class Extension:
         return {}
 
     def what_is(self, key: UUID) -> Sequence[str]:
-        """Return what to tell an operator who looks for a job by this id, if the id is its own."""
+        """Return what to tell an operator who looks for a job by the id of one of its objects."""
         return ()

@@ -1,7 +1,7 @@
-"""A finding: what an operator should know of, in the words of its owner.
+"""A finding: what an operator should know, in the words of the module that finds it.
 
 The overview of the admin, `manage.py ojs doctor` and `GET /health` show the same text, and the
-metrics its identity. The text contains no age, because each of these shows it separately.
+metrics show its identity. The text contains no age, because these show the age separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from django_ojs.spec.times import format_timestamp
 
 
 class Severity(StrEnum):
-    """How bad it is. All but an advice is an incident, which is kept in a row while it lasts."""
+    """How bad it is. All except advice are incidents, which are stored while they last."""
 
     #: Jobs do not run, or are lost.
     CRITICAL = "critical"
@@ -30,13 +30,13 @@ class Severity(StrEnum):
 class AdminPage:
     """A page of the admin: a list of objects, one of them, or an action on it.
 
-    With `jobs`, the list of these jobs, or an action on all of them. A name that a search
-    cannot hold has no such page.
+    With `jobs`, the list of these jobs, or an action on all of them. There is no such page for a
+    name that a search cannot contain.
     """
 
     model: type[Model]
     key: str = ""
-    #: Whether the link to the object names its key, which the sentence may not.
+    #: Whether the link to the object shows its key, which the text must not contain.
     names_key: bool = False
     #: The query string of the list, such as `?state=rejected`.
     query: str = ""
@@ -53,8 +53,8 @@ class Finding:
 
     #: What was found, as a name in lower case, such as `queue_full`.
     kind: str
-    #: What it is about, unless that is a queue, or a type in it. Two findings of a kind differ in
-    #: this.
+    #: What it is about, if that is neither a queue nor a type in it. It distinguishes findings of
+    #: one kind.
     subject: str = ""
     severity: Severity = Severity.WARNING
     text: str
@@ -62,7 +62,7 @@ class Finding:
     cure: str
     #: What the system knows of its cause, if it knows something.
     cause: str = ""
-    #: The arguments of `manage.py` that mend it, if there are some.
+    #: The arguments of `manage.py` for a command that mends it, if there is one.
     command: str = ""
     #: Since when it holds; None means since it was first found.
     since: datetime | None = None

@@ -1,4 +1,4 @@
-"""Numbers and times as texts for people, in English. The admin has its own, in its languages."""
+"""Numbers and times as English texts for people. The admin has translated ones of its own."""
 
 import signal
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 class RegisteredHandler(Protocol):
-    """What the registry compares of a `handlers.Handler`, which imports this module."""
+    """The part of `handlers.Handler` that the registry reads. That module imports this one."""
 
     type: str
 

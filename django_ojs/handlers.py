@@ -135,7 +135,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return f"<Handler {self.type}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function. One that takes a JobContext gets the running job's."""
+        """Call the function. If it takes a JobContext, it gets the one of the running job."""
         if not self.takes_context:
             return self.function(*args, **kwargs)
         context = current_context()
@@ -305,7 +305,7 @@ def parameter_names() -> list[str]:
 
 
 def _check_function(function: Callable[..., Any], type: str) -> None:
-    # Some versions of Python count other callables as routines that look like a function's wrapper.
+    # In some versions of Python, isroutine() accepts partials and other callables as well.
     is_partial = isinstance(function, partial | partialmethod)
     if is_partial or not inspect.isroutine(function) or not hasattr(function, "__qualname__"):
         hint = " Call the function from one that you define by def." if is_partial else ""
@@ -326,7 +326,7 @@ def _check_result(function: Callable[..., Any], type: str) -> None:
     """Reject a function whose runs would all fail, whatever it does."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ImproperlyConfigured(
-            f"The handler of {type!r} is a generator, of which a call runs nothing: use no yield."
+            f"The handler of {type!r} is a generator: a call of it runs nothing. Use no yield."
         )
     # A handler with a context may replace what it returns by `set_result`.
     if not _takes_context(function) and (found := annotations.result_that_is_not_json(function)):

@@ -51,7 +51,7 @@ T = TypeVar("T")
 #: Set on an error that has undone a change of states: the name of the extension that raised it.
 UNDONE_BY: Final = "_ojs_undone_by"
 
-#: A queue has the numbers of its rules as bits of one column.
+#: The rules of a queue are bits of one column, by their numbers.
 MOST_NUMBERS: Final = 63
 
 
@@ -79,7 +79,7 @@ class Failed(NamedTuple):
 class Registry:
     """The hooks of all extensions, in the order of their numbers.
 
-    Hooks that are called after a commit are kept with the name of their extension, for the log.
+    Most hooks are kept with the name of their extension, for the log.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Registry:
             if each.name in names:
                 raise ImproperlyConfigured(
                     f"Two extensions of django_ojs have the name {each.name!r}: give one of them "
-                    "another. Its errors and findings are told by it."
+                    "another. The log and the findings tell extensions apart by it."
                 )
             self._extensions[each.number] = each
         self.compile()
@@ -123,7 +123,7 @@ class Registry:
     def for_each(self, ask: Callable[[Extension], object]) -> None:
         """Call a function with each extension, and with those that are registered later.
 
-        Django's admin loads the pages before the apps behind it are ready.
+        Django's admin loads the pages before the apps that come after it are ready.
         """
         self._asking.append(ask)
         for each in self.extensions():
@@ -365,7 +365,7 @@ def _run_step(name: str, run: Callable[[], Any]) -> int:
 #: What stops a program, and is no failure of the hook in which it is raised.
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
 
-#: Hooks whose errors an operation raises, without logging which extension they are of.
+#: Hooks whose errors an operation raises without logging the extension, so that `_guarded` does.
 _RAISED: Final = frozenset(
     [
         "note",
@@ -385,9 +385,9 @@ _RINGS: Final = frozenset({"around_push", "around_store", "around_insert", "arou
 
 
 def _guarded(extension: Extension) -> Hooks:
-    """Return the hooks of an extension; of a project's, so that they harm only their jobs.
+    """Return the hooks of an extension, in wrappers unless it is of this package.
 
-    An error that an operation raises is logged with the name of the extension. A subclass of
+    They log an error that an operation raises with the name of the extension. A subclass of
     BaseException, which nothing in a worker expects, becomes an ordinary error.
     """
     hooks, name = extension.hooks(), extension.name
@@ -465,7 +465,7 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
 def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
     """Return the jobs that are kept without a row, and whether each will be stored or sent.
 
-    With `everywhere`, databases other than that of the jobs count too.
+    With `everywhere`, jobs in other databases count too.
     """
     found: dict[UUID, bool] = {}
     if keys:
@@ -504,7 +504,7 @@ def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> It
 
 
 def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
-    """Let stored jobs wait by `change`, within the hooks `around_admit_again`."""
+    """Call `change`, which lets stored jobs wait, within the hooks `around_admit_again`."""
     ring = registry.around_admit_again
     if ring is None or not readmission.jobs:
         return change()
@@ -513,7 +513,7 @@ def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
 
 
 def bounded_part(envelope: Any) -> str | None:
-    """Call the hooks `bounded_part`. Return the part of its queue whose bound a new job needs."""
+    """Call the hooks `bounded_part`. Return the part of its queue whose bound counts a new job."""
     parts = (hook(envelope) for hook in registry.bounded_parts)
     return next((part for part in parts if part is not None), None)
 
@@ -636,7 +636,7 @@ def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) ->
 
 
 def shown(job: Any) -> dict[str, Any]:
-    """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
+    """Return the members that extensions add to the JSON object of a stored job: see `shown`."""
     if not registry.shown:
         return {}
     found = _each(registry.shown, "failed to show a job", job)
@@ -727,8 +727,8 @@ def call_within(hooks: _Named, *args: object) -> None:
 def call_served(hooks: _Named, *args: object) -> list[Any]:
     """Call hooks when a request has done what it had to, and return what they return.
 
-    A client that gets an error would send the request again. In a transaction of the request an
-    error is raised: a rollback ends it.
+    An error is logged, because a client that gets one would send the request again. It is raised in
+    a transaction of the request, which is then rolled back.
     """
     found: list[Any] = []
     for name, hook in hooks:

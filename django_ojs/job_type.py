@@ -3,8 +3,8 @@
 Most paths, such as `shop.tasks.send_receipt`, are job types as they are. Others have characters
 that a job type cannot have: a capital letter becomes "-" and the small one, any other character
 "-" and six hexadecimal digits, and a segment that would not begin with a letter begins with "x--".
-No identifier has a hyphen, so two paths never have the same type. The registry of handlers leads
-back: no path is ever made of a job's type, which a producer chooses.
+No identifier has a hyphen, so two paths never have the same type. The registry of handlers finds
+the function of a type: a path made of the type would let a producer choose what is imported.
 """
 
 import re

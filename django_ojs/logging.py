@@ -17,7 +17,7 @@ from django_ojs.conf import settings
 from django_ojs.spec import json
 from django_ojs.spec.failure import clean
 
-#: Attributes of a record that say which job it is about; members of `ojs` in the document.
+#: Attributes of a record that say which job it is about; members of `ojs` in the JSON object.
 JOB_FIELDS: Final = (
     "job_id",
     "job_type",
@@ -37,7 +37,7 @@ _SEVERITIES: Final = (
     (logging.INFO, "INFO", 9),
     (logging.DEBUG, "DEBUG", 5),
 )
-#: Members with such a name are not logged (§9.1), at any depth.
+#: The values of members with such a name are not logged (§9.1), at any depth.
 _SENSITIVE: Final = re.compile(
     r"passw(or)?d|token|secret|authorization|api_?key|credential|cookie|^(job_)?(kw)?args$|^results?$",
     re.IGNORECASE,
@@ -61,7 +61,7 @@ _component = "server"
 
 @contextmanager
 def component(name: str) -> Iterator[None]:
-    """Name the component of this process in its records: the worker command does."""
+    """Name the component of this process in its records, as the worker command does."""
     global _component
     before, _component = _component, name
     try:
@@ -92,11 +92,11 @@ class JobContextFilter(logging.Filter):
 
 
 class SampleFilter(logging.Filter):
-    """Keeps the records of one in `one_in` jobs, and all others (ojs-logging §8).
+    """Keeps the records of one in `one_in` jobs (ojs-logging §8).
 
-    Warnings and errors, records without a job, and those of the end of a run are always kept; with
+    Warnings and errors, records without a job, and the ends of runs are always kept; with
     `keep_ends` false, the ends of successful runs are sampled too. The id of the job decides, so
-    that all records of a job are kept, or none, in each process.
+    that each process keeps all records of a job, or none.
     """
 
     def __init__(self, one_in: int, *, keep_ends: bool = True) -> None:
@@ -110,7 +110,7 @@ class SampleFilter(logging.Filter):
         """Say whether the record is kept."""
         if record.levelno >= logging.WARNING or (self._keep_ends and hasattr(record, "status")):
             return True
-        # A JobContextFilter before it leaves an empty id outside of a job.
+        # Outside of a job, an earlier JobContextFilter has set an empty id.
         key = str(getattr(record, "job_id", "") or _current_fields().get("job_id", ""))
         # The end of a UUIDv7 is random, and its beginning is a time.
         digits = key[-_RANDOM_DIGITS:]
@@ -120,8 +120,8 @@ class SampleFilter(logging.Filter):
 class JSONFormatter(logging.Formatter):
     """Formats a record as the JSON object of ojs-logging §5, without line breaks.
 
-    Whatever is passed as `extra` is in `attributes`, without arguments, results and what is named
-    like a secret; `redact` names more members that are left out.
+    Whatever is passed as `extra` is in `attributes`. The values of arguments, results and members
+    that are named like secrets are replaced; `redact` names more such members.
     """
 
     def __init__(self, *args: Any, redact: Collection[str] = (), **kwargs: Any) -> None:
@@ -171,7 +171,7 @@ class JSONFormatter(logging.Formatter):
         return name in self._redact or _SENSITIVE.search(name) is not None
 
     def _value(self, value: object, depth: int = 0) -> Any:
-        """Return a value as JSON; what JSON has no type for as text."""
+        """Return a value as JSON, or as text if JSON has no type for it."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int) and abs(value) <= json.MAX_INTEGER:
@@ -189,7 +189,7 @@ class JSONFormatter(logging.Formatter):
 
 
 def _given(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields of its job and span that a record has, by the worker or the filter."""
+    """Return the fields of job and span that the worker or the filter has set on a record."""
     # A record without an id is not about a job: other libraries use `queue` and `state` too.
     names = (*(JOB_FIELDS if hasattr(record, "job_id") else ()), *_TRACE_FIELDS)
     return {name: getattr(record, name) for name in names if hasattr(record, name)}
@@ -238,7 +238,7 @@ def _text(text: str) -> str:
 
 
 def _string(value: object) -> str:
-    """Return a value as text; the name of its class, where its `__str__` fails."""
+    """Return a value as text, or the name of its class if its `__str__` fails."""
     try:
         return _text(str(value))
     except Exception:
@@ -248,6 +248,6 @@ def _string(value: object) -> str:
 def _backtrace(given: tuple[Any, Any, Any]) -> str:
     try:
         lines = traceback.format_exception(*given)
-    except Exception:  # of an exception whose attributes cannot be read
+    except Exception:  # The given exception may have attributes that cannot be read.
         lines = traceback.format_tb(given[2])
     return _text("".join(lines))

@@ -25,7 +25,7 @@ EnqueueNext = Callable[[Envelope], Envelope | None]
 class EnqueueMiddleware(Protocol):
     """Pass the envelope on, drop it, or reject it (ojs-middleware §3).
 
-    It may be changed before it is passed on. Returning None drops it; raising rejects it.
+    A middleware may change it before it passes it on. Returning None drops it; raising rejects it.
     """
 
     def __call__(self, envelope: Envelope, proceed: EnqueueNext, /) -> Envelope | None:
@@ -175,8 +175,8 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
             # Returning the envelope passes it on as well (ojs-middleware §3.3).
             return returned if returned is None or proceed.called else call(index + 1, returned)
 
-        # What is stored is what reached the end: a middleware that calls `proceed` and returns
-        # nothing has dropped the job.
+        # The envelope that reached the end is stored, unless a middleware has called `proceed` and
+        # returned nothing: that drops the job.
         return outcome[0] if call(0, envelope) is not None else None
 
 
@@ -186,7 +186,7 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
     def run(self, context: Any, handler: Callable[[Any], Any]) -> Any:
         """Call a handler with its context, inside the chain, and return its result.
 
-        That is an awaitable for an `async def` handler.
+        The result of an `async def` handler is an awaitable.
         """
         self.freeze()
         if not self._entries:
@@ -262,9 +262,9 @@ class _OnceAsync(_Once):
         return self._returned
 
     def close_not_started(self) -> bool:
-        """Close the coroutine that it returned, if nothing has awaited it. Return whether it did.
+        """Close the coroutine that it returned, if nothing has awaited it, and return whether.
 
-        A coroutine that a middleware has closed itself counts as one that it does not want.
+        A coroutine that a middleware has closed is left out: the middleware did not want it.
         """
         found = self._returned
         if not inspect.iscoroutine(found) or inspect.getcoroutinestate(found) != _NOT_STARTED:
@@ -284,7 +284,7 @@ def _close_not_started(calls: list[_OnceAsync]) -> list[str]:
 def _check_started(calls: list[_OnceAsync]) -> None:
     """Raise for a coroutine that nothing has awaited: the handler has not run."""
     if names := _close_not_started(calls):
-        # The outermost: those inside of it may have passed the same coroutine on.
+        # It names the outermost: a middleware inside of it may have passed on the same coroutine.
         raise RuntimeError(
             f"The execution middleware {names[0]!r} called proceed() and dropped what it returned, "
             "so the async def handler has not run: return proceed(), or await it in an async def."

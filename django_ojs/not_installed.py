@@ -1,6 +1,6 @@
 """The paths, names and settings of extensions that are not installed, and the line to add.
 
-`apps` beside it puts the product together. Only these two files know the extensions by name.
+`apps` names the extensions of every site. Only these two files know the extensions by name.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ QUEUE_FIELDS: Final = {
     "tenants": "tenant_fairness tenant_limits",
 }
 
-#: The apps of extensions that have other names.
+#: The apps of the extensions whose apps have other names.
 _APPS: Final = {"limits by key": "limits", "limits of queues": "limits"}
 
 
@@ -76,7 +76,7 @@ def check_module(module: str, name: str) -> None:
 
 
 def brought(name: str) -> Any:
-    """Return what has a public name that an extension brings."""
+    """Return the object with this public name, which an extension brings."""
     home = next(module for module, names in NAMES.items() if name in names.split())
     check_module(home, name)
     return getattr(import_module(home), name)
@@ -94,7 +94,7 @@ def line_for_setting(key: str) -> str | None:
 
 
 def line_for_queue_field(name: str) -> str | None:
-    """Return the same for a field in the configuration of a queue."""
+    """Return the same as `line_for_setting`, for a field in the configuration of a queue."""
     return _line_for(name, QUEUE_FIELDS)
 
 
@@ -113,7 +113,7 @@ def line_for_database(vendor: str) -> str | None:
     return f'Add "{app}" to INSTALLED_APPS, and run migrate.' if app else None
 
 
-#: Extensions that may leave something behind in the tables of the core, by number.
+#: Extensions that may leave bits or values behind in the tables of the core, by number.
 NUMBERS: Final = {
     10: "tenants",
     12: "limits of queues",

@@ -1,7 +1,7 @@
 """The pytest plugin: the fixtures `ojs`, `ojs_fake`, `ojs_inline`, and the marker `ojs`.
 
-It is loaded in every project of an environment, also in one without Django: it imports nothing of
-Django before a fixture is used.
+It is loaded in every project of an environment, also in one without Django, so it imports nothing
+of Django before a fixture is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let a marked test use the fixture `ojs`, and one whose jobs are rows the fixture `db`.
+    """Let a marked test use the fixture `ojs`, and a test that stores jobs the fixture `db`.
 
     pytest-django creates the test databases of the fixtures that are known once tests are
     collected. Without `db` among them, the test would run on the project's own database.

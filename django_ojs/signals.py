@@ -1,9 +1,9 @@
 """Django signals for the life of a job, sent after the commit of the change.
 
-The sender is `django_ojs.models.Job`. Each carries `job`, the job as it was then (a Job, or for the
-worker's own runs a claimed job with the same attributes); `job_failed` and `job_discarded` carry
-`failure` too, when one led to it. A receiver that raises is logged and harms neither the job nor
-the other receivers.
+The sender is `django_ojs.models.Job`. Each signal has `job`, the job as it was then (a Job, or for
+the worker's own runs a claimed job with the same attributes); `job_failed` and `job_discarded` also
+have `failure`, if a failure caused them. A receiver that raises is logged and harms neither the job
+nor the other receivers.
 """
 
 from typing import Any
@@ -42,12 +42,12 @@ job_discarded = JobSignal()
 job_cancelled = JobSignal()
 #: A claim lapsed without a response from its worker, or was given back; the job is available again.
 job_returned = JobSignal()
-#: A pending job was activated, or a discarded one retried by hand.
+#: A pending job was activated; a discarded one was retried by hand.
 job_activated = JobSignal()
 job_retried = JobSignal()
 
-#: A process of a worker begins, before its first claim, or ends, after its last job: for threads
-#: that a project starts, which no process has after it was forked. The sender is the model Worker;
-#: they carry `worker_id`.
+#: A process of a worker begins, before its first claim, or ends, after its last job. A project can
+#: start and stop its threads here: a forked process has no thread of its parent. The sender is the
+#: model Worker, and `worker_id` is passed.
 worker_process_started = Signal()
 worker_process_stopping = Signal()

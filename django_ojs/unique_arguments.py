@@ -11,7 +11,7 @@ from django_ojs.spec.errors import OJSError, UniqueKeyInvalid
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.unique_policy import UniquePolicy, is_position
 
-#: Annotations of these names alone never stand for a JSON object.
+#: An annotation that has only these names never stands for a JSON object.
 _NOT_OBJECTS: Final = frozenset(
     {
         *("int", "float", "str", "bool", "bytes", "None", "NoneType", "list", "tuple"),
@@ -35,7 +35,7 @@ class UniqueArguments:
     def at(self, policy: UniquePolicy) -> UniquePolicy:
         """Return the policy with names of parameters in `args_keys` turned into positions.
 
-        A producer without the function can use it as well.
+        Positions also have a meaning for a producer that does not have the function.
         """
         if policy.args_keys is None:
             return policy
@@ -71,7 +71,7 @@ class UniqueArguments:
         """Return the arguments with the defaults that the policy selects.
 
         So a call that leaves a default out and a call that passes the same value have the same key.
-        They become arguments of the job: another server computes the key from those alone.
+        The defaults become arguments of the job: another server computes the key from these alone.
         """
         completed = list(args)
         for parameter in self._parameters[len(completed) : self._last(policy)]:

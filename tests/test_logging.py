@@ -353,7 +353,7 @@ def test_each_change_of_state_is_logged_after_its_commit(
     }
     rest = [each["message"].partition(": ")[2] for each in found if each not in of_job]
     assert rest[2] == "completed"
-    assert rest[-1] == "returned, its claim lapsed or was given back"
+    assert rest[-1] == "returned, as its claim lapsed or was given back"
     assert "s3cret" not in str(found)
 
 

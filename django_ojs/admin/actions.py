@@ -19,10 +19,10 @@ from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
-#: Objects of one request. A bulk operation takes more than these.
+#: The most objects that one request may change; for more, there are bulk operations.
 MAX_OBJECTS: Final = 500
 
-#: Different reasons that a message names; further reasons are counted.
+#: The most different reasons that a message names; it only counts the others.
 _MAX_REASONS: Final = 3
 
 
@@ -43,10 +43,10 @@ class Action:
 
     `consequences(request, objects)` are the sentences of the confirmation page; `in_force(objects)`
     are rows for it, each with a name, the value in force, where that comes from, and what it hides;
-    `choices(objects)` are the texts of its button and of the link that leaves it, where the label
+    `choices(objects)` are the texts of its button and of the link that goes back, where the label
     alone would be ambiguous. If `confirm_name`, the user has to type the name of the object.
 
-    `applies_to(object)` is whether the page of an object has the button; the operation itself
+    `applies_to(object)` says whether the page of an object has the button; the operation itself
     rejects other objects.
     """
 

@@ -131,7 +131,7 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
         # `now` is the time of the database, because its clock decides whether a key has expired. A
-        # replica may not have a key that was just revoked.
+        # replica may not know yet that a key was revoked.
         found: QuerySet[ApiKey] = super().get_queryset(request).using(database.alias())
         return key_expiry.with_replacement(found.annotate(now=Now()))
 
@@ -143,7 +143,7 @@ class ApiKeyAdmin(SecretPageAdmin):
     ) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
         if "expires_at" in form.base_fields:
-            # Django's label of the two inputs names neither of them.
+            # Django labels the two inputs together, but neither of them alone.
             moment: Any = form.base_fields["expires_at"].widget
             labels = (_("Expires at, date"), _("Expires at, time"))
             for part, label in zip(moment.widgets, labels, strict=True):

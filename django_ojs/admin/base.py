@@ -50,13 +50,13 @@ else:
 
 T = TypeVar("T")
 
-#: Rows of a page of a list that is turned by cursors.
+#: The rows on each page of a list that is paged by cursors.
 PER_PAGE: Final = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Button:
-    """A link to a confirmation page, or a form of one button that posts `key`.
+    """A link to a confirmation page, or a form with one button that posts `key`.
 
     If `is_link`, it leads to another page and changes nothing.
     """
@@ -139,7 +139,7 @@ class OperatorModelAdmin(ObjectHistory):
         return reverse(view, args=args, current_app=self.admin_site.name)
 
     def return_url(self, request: HttpRequest) -> str:
-        """Return where an action redirects to: its `next` if that is a path here, or the list."""
+        """Return where an action redirects to: its `next` if that is a local path, or the list."""
         url = request.POST.get("next") or request.GET.get("next") or ""
         if url.startswith("/") and url_has_allowed_host_and_scheme(
             url, allowed_hosts=None, require_https=request.is_secure()
@@ -217,7 +217,7 @@ class OperatorModelAdmin(ObjectHistory):
         return self.run_action(request, action, keys)
 
     def run_action(self, request: HttpRequest, action: Action, keys: Sequence[str]) -> HttpResponse:
-        """Run an action that the address names, or show its confirmation page, which posts there.
+        """Run an action, or show its confirmation page, which posts to the same URL.
 
         Pages of extensions use this method too. Raises PermissionDenied.
         """
@@ -225,7 +225,7 @@ class OperatorModelAdmin(ObjectHistory):
             raise PermissionDenied
         if request.method not in ("GET", "HEAD", "POST"):
             return HttpResponseNotAllowed(["GET", "POST"])
-        # The button of a list posts here without a confirmation: only confirm.html has `confirmed`.
+        # The buttons of lists post here too. Only the form of confirm.html has `confirmed`.
         confirmed = request.method == "POST" and (
             not action.needs_confirmation or "confirmed" in request.POST
         )
@@ -277,7 +277,7 @@ class OperatorModelAdmin(ObjectHistory):
     def panels(
         self, request: HttpRequest, query: TimedQueries, obj: Any
     ) -> list[tuple[Any, Mapping[str, Any]]]:
-        """Return the parts of an object's page that extensions bring: panels with contexts."""
+        """Return the panels that extensions add to an object's page, each with its context."""
         panels = [panel for panel in registry.brought("panels") if isinstance(obj, panel.kind)]
         return [
             (panel, context)
@@ -409,17 +409,17 @@ class OperatorModelAdmin(ObjectHistory):
 
 
 def granted_scopes(request: HttpRequest) -> frozenset[Scope]:
-    """Return the scopes that the user's permissions give, included scopes as well."""
+    """Return the scopes that the user's permissions give, with the scopes that these include."""
     return complete(scopes_of(request.user))
 
 
 def read_page(
     request: HttpRequest, query: TimedQueries, name: str, read: Callable[[PageRequest], Page[T]]
 ) -> tuple[Page[T] | None, dict[str, Any]]:
-    """Read the page after, or before, the cursor of the address; return it with its context.
+    """Read the page after or before the cursor in the URL; return it with its context.
 
-    With an invalid cursor, this is the first page, and its context has an error. `name` is that of
-    the query.
+    For an invalid cursor, return the first page, with an error in its context. `name` is the name
+    of the query.
     """
     after, before = request.GET.get("after"), request.GET.get("before")
     cursor, errors = after or before or None, []

@@ -89,7 +89,7 @@ def bulk_buttons(
     """Return the buttons for all jobs of a filter, or none for a filter that matches every job.
 
     With `names`, only the buttons of these actions are returned. `what` names the jobs in the
-    labels, where nothing beside the buttons does.
+    labels, if nothing beside the buttons says which jobs they are.
     """
     if which.empty:
         return []

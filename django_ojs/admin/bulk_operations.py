@@ -1,4 +1,4 @@
-"""Bulk operations: started from a confirmation page, followed by a progress bar, stopped."""
+"""The pages of bulk operations: confirm and start one, watch its progress, stop it."""
 
 from datetime import datetime
 from functools import partial
@@ -200,7 +200,7 @@ def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
         "q": search_query.render(which),
         "jobs_query": filter_query(which),
         "changes": describe(operation.changes),
-        # Jobs that matched after they were counted are processed too.
+        # Jobs that match only after the count are processed too.
         "total": total,
         "share": 1.0 if done else share,
         "running": operation.state in bulk_operations.OPEN,
@@ -211,7 +211,7 @@ def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
 def _links(
     operation: BulkOperation, found: bulk_operations.Retried | None
 ) -> list[tuple[int, str, str]]:
-    """Return the numbers of jobs that a retry led to, in words, each with a link to the jobs."""
+    """Return how many retried jobs are in which states: number, label and query string of each."""
     if found is None:
         return []
     is_open = tuple(state for state in State if state not in TERMINAL)

@@ -47,7 +47,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-#: The groups of the form: a name in addresses, a title, and the fields.
+#: The groups of the form: a name for URLs, a title, and the fields.
 _GROUPS: Final[Sequence[tuple[str, StrOrPromise, Sequence[str]]]] = (
     (
         "bounds",
@@ -116,9 +116,9 @@ class ConfigureForm(forms.Form):
     max_envelope_bytes = _number(gettext_lazy("Maximum job size, in bytes"), max_value=None)
     concurrency = _number(
         gettext_lazy("Concurrency"),
-        gettext_lazy("So many jobs run at the same time, over all workers. 0: no limit."),
+        gettext_lazy("How many jobs run at the same time, over all workers. 0: no limit."),
     )
-    rate = _number(gettext_lazy("Rate"), gettext_lazy("So many jobs start in the period."))
+    rate = _number(gettext_lazy("Rate"), gettext_lazy("How many jobs start in the period."))
     rate_period = _period(gettext_lazy("Rate period"), gettext_lazy("Such as PT1M or PT1H."))
     throttle = _number(gettext_lazy("Throttle"), gettext_lazy("The same, evenly spaced."))
     throttle_period = _period(gettext_lazy("Throttle period"), gettext_lazy("Such as PT1S."))
@@ -174,8 +174,8 @@ class ConfigureForm(forms.Form):
     def groups(self, opened: str) -> list[tuple[StrOrPromise, list[forms.BoundField], bool]]:
         """Return the groups, each with a title, its fields and whether it is unfolded.
 
-        The group named `opened` is unfolded (by default the first one), and so is each with an
-        error.
+        The group named `opened` is unfolded (by default the first one), and so is each group with
+        an error.
         """
         shown = [
             (name, title, [field for field in fields if field in self.fields])
@@ -194,7 +194,7 @@ class ConfigureForm(forms.Form):
         ]
 
     def clean(self) -> dict[str, Any]:
-        """Check all values."""
+        """Check the values together, as the configuration that they make."""
         values = super().clean() or self.cleaned_data
         if not self.errors:
             try:
@@ -219,13 +219,13 @@ def own_values(queue: Queue) -> dict[str, Any]:
 
 
 def changed_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a submitted form that are not those stored for the queue."""
+    """Return the values of a submitted form that differ from those stored for the queue."""
     own = own_values(queue)
     return {name: value for name, value in values.items() if value != own[name]}
 
 
 def changes(queue: Queue, changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the changed values change in the configuration, by top-level key.
+    """Return the changes of the configuration that the changed values make, by top-level key.
 
     Unchanged values are left out, because a field can show less than is stored: it rounds a
     threshold to whole percents, and shows an empty list of names like a missing one.

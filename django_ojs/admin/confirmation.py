@@ -10,12 +10,12 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.actions import Action, ActionResult
 
-#: Objects that the page names; further objects are counted.
+#: The most objects that the page names; it only counts the others.
 _MAX_NAMED: Final = 20
 
 
 class NameForm(forms.Form):
-    """The name of what a destructive action is about to delete, typed by the user."""
+    """A user confirms an action by typing the name of its object, or the number of objects."""
 
     confirm_name = forms.CharField(
         label=gettext_lazy("Name"),
@@ -63,7 +63,7 @@ class Confirmation:
     def shows_error_of(self, result: ActionResult) -> bool:
         """Add the error of an operation to the form, which keeps what the user has filled in.
 
-        Return whether there is a form and an error for it.
+        Return False if there is no form, or no error of a single object.
         """
         if self.form is None or result.done or len(self.objects) != 1:
             return False

@@ -1,4 +1,4 @@
-"""Dead letters in groups of one queue, type, error and message; actions apply to whole groups."""
+"""Dead letters, grouped by queue, type, error and message; actions apply to whole groups."""
 
 from typing import Any
 

@@ -28,7 +28,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL
 from django_ojs.storage import transitions
 
-#: Types that the page links to; another one can be typed in.
+#: The most types that the page links to; any type can be typed in.
 _MAX_TYPES: Final = 200
 #: A form shows arguments of up to this many characters. Longer ones are kept unchanged.
 _MAX_EDITED: Final = 100_000
@@ -48,7 +48,7 @@ def url(page: OperatorModelAdmin, request: HttpRequest, **query: str) -> str:
 
 
 def copy_url(page: OperatorModelAdmin, request: HttpRequest, job: Job) -> str:
-    """Return the URL of the form for a changed copy, or "" where there can be none."""
+    """Return the URL of the form for a copy, or "" for a job or a user that may have none."""
     return url(page, request, copy=str(job.pk)) if job.state in TERMINAL else ""
 
 
@@ -167,7 +167,7 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
 
 
 def _delete_original(job: Job) -> str:
-    """Delete the job that was copied. Return a sentence."""
+    """Delete the job that was copied. Return a sentence for the user."""
     try:
         delete.delete(job.pk)
     except OJSError as error:  # Another operator has retried or deleted it in the meantime.
@@ -201,8 +201,8 @@ def _changed_copy(form: EnqueueForm, job: Job) -> tuple[Envelope, list[str]]:
     queue, priority = values["queue"] or job.queue, values["priority"] or 0
     args = values.get("bound", job.args)
     envelope = run_again.copy(job, args=args, priority=priority)
-    # The job is enqueued as code would do it, because a limit by key and a unique policy use the
-    # arguments.
+    # The copy is made as code would make it, because a limit key and a unique policy may depend on
+    # the arguments.
     options = Options(queue=queue, scheduled_at=values["scheduled_at"])
     anew = envelope_of(Request(type=job.type, args=args, options=options))
     envelope.queue, envelope.priority, envelope.args = queue, priority, anew.args

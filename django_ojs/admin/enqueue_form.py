@@ -26,16 +26,16 @@ _POSITIONAL: Final = (
 _MISSING: Final = inspect.Parameter.empty
 #: The prefix of the fields' names, because a parameter may have the name of another field.
 _PREFIX: Final = "arg_"
-#: Characters of an annotation or a default in a help text.
+#: The most characters of an annotation or a default in a help text.
 _MAX_SHOWN: Final = 80
 
-#: The annotations with a field of their own, and the types of the values that it takes.
+#: The annotations that have a field of their own, and the types of its values.
 _SIMPLE: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 _OPTIONAL: Final = re.compile(r"(?:Optional\[(?P<inner>\w+)\]|(?P<plain>\w+)(?: ?\| ?None)?)")
 
 
 class JSONArgumentField(forms.CharField):
-    """A JSON value. The value of an empty field is `empty`."""
+    """A JSON value. The value of an empty field is `_MISSING`."""
 
     widget = forms.Textarea
 
@@ -74,11 +74,11 @@ class Argument:
 
 
 class EnqueueForm(forms.Form):
-    """A job of a type. `args` are the arguments of the job that it is a copy of, if it is one.
+    """The form of a job of a type. For a copy of a job, `args` are the arguments of that job.
 
-    Without `has_arguments`, the copy keeps the arguments of that job. With `as_json`, one field has
-    all arguments as an array. `if_empty` are the queue and the priority that apply where the fields
-    are empty, if they are not the handler's.
+    Without `has_arguments`, the copy keeps these arguments. With `as_json`, one field has all
+    arguments as an array. `if_empty` are the queue and the priority that apply where the fields are
+    empty; by default, they are the handler's.
     """
 
     queue = QueueNameField()
@@ -120,7 +120,7 @@ class EnqueueForm(forms.Form):
         }
 
     def offer_deletion(self) -> None:
-        """Add the question whether the job that this is a copy of is deleted."""
+        """Ask whether to delete the job that is copied."""
         label = _("Delete the job that this is a copy of")
         self.fields["delete_original"] = forms.BooleanField(required=False, label=label)
 
@@ -128,7 +128,7 @@ class EnqueueForm(forms.Form):
     def has_handler(self) -> bool:
         """Whether this process has a handler of the type.
 
-        A template would call `_handler` itself.
+        Templates test this, because a template would call the handler itself.
         """
         return self._handler is not None
 

@@ -1,4 +1,4 @@
-"""The buttons and links of a finding: what an operator does about it."""
+"""The buttons and links of a finding: what an operator can do about it."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -85,7 +85,7 @@ def _jobs_label(which: JobFilter) -> str:
 def _list(
     page: OperatorModelAdmin, request: HttpRequest, admin: Any, model: type[Model], query: str = ""
 ) -> Iterator[Button]:
-    """Yield a link to a list, which may be that of an ordinary ModelAdmin."""
+    """Yield a link to a list, which may belong to an ordinary ModelAdmin."""
     if admin.has_view_permission(request):
         label = capfirst(str(model._meta.verbose_name_plural))
         url = page.url("changelist", model=model) + query

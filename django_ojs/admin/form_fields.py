@@ -23,7 +23,7 @@ class NamesField(forms.CharField):
 
 
 class LinesField(NamesField):
-    """Like NamesField, but names may have spaces, such as those of API keys."""
+    """Like NamesField, but a name may have spaces, as an API key's may."""
 
     def to_python(self, value: Any) -> Any:
         lines = (forms.CharField.to_python(self, value) or "").splitlines()

@@ -44,14 +44,14 @@ def decimal(text: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Show a number with thin separators: 12 345 678; a fraction with one digit below 10."""
+    """Show a number with thin separators: 12 345 678. A fraction below 10 has one decimal place."""
     if value is None:
         return DASH
     whole = round(value)
     if isinstance(value, float) and abs(value) < 10 and abs(value - whole) >= 0.05:
         return decimal(f"{value:.1f}")
     text = grouped(whole)
-    # In most languages the comma is the decimal sign.
+    # A comma could be read as the decimal sign that it is in most languages.
     is_separator = "," in text and formats.get_format("THOUSAND_SEPARATOR") == ","
     return text.replace(",", THIN) if is_separator else text
 
@@ -110,6 +110,6 @@ def absolute_time(moment: datetime | None) -> str:
         return ""
     # Translators: a format of Django for 2026-01-31 14:05:09 UTC
     form, local = pgettext("format of a date", "Y-m-d H:i:s T"), timezone.localtime(moment)
-    if form == "Y-m-d H:i:s T":  # A page has hundreds of them, and Django takes long for each.
+    if form == "Y-m-d H:i:s T":  # A page has hundreds of times; Django takes long for each.
         return f"{local:%Y-%m-%d %H:%M:%S %Z}"
     return str(formats.date_format(local, form))

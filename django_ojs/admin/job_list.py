@@ -30,8 +30,8 @@ from django_ojs.storage.figures import counts
 _PREVIEW_BYTES: Final = 16 * 1024
 _PREVIEW_LENGTH: Final = 140
 
-#: A worker's id of up to this many characters is shown in full; of a longer one, only the last
-#: characters are.
+#: A worker's id of up to this many characters is shown in full; a longer one is shortened to its
+#: last characters.
 _SHORT_ID: Final = 16
 _LAST_DIGITS: Final = 6
 
@@ -102,9 +102,9 @@ class JobRow:
     message: str
     #: The progress of a running job that reports it.
     share: float | None
-    #: A sentence on how long its latest run took, or how long it waited for its current run.
+    #: How long its latest run took, or how long it waited for its current run, in words.
     lasted: str
-    #: The label of its worker, and the last digits of the worker's id.
+    #: The label and the id of its worker; see `worker_name`.
     worker: str
     #: What a scheduled job waits for, where an extension knows more than its time.
     waits_for: str
@@ -141,7 +141,7 @@ def job_time(job: Job) -> JobTime:
 def page(
     request: HttpRequest, query: TimedQueries, which: JobFilter, *, payload: bool
 ) -> dict[str, Any]:
-    """Return the context of the page that the address names."""
+    """Return the context of the page of the list that the URL asks for."""
     scans = listing.index_scans(which)
     read = partial(listing.list_jobs, which)
     found, paging = read_page(request, query, gettext_noop("jobs"), read)

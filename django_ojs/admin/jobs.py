@@ -45,7 +45,7 @@ from django_ojs.spec.states import TERMINAL, State
 #: The most characters of a JSON value on a page, and how short one must be to be unfolded.
 _MAX_JSON: Final = 200_000
 UNFOLDED_JSON: Final = 4_000
-#: Characters of the message of a progress report.
+#: The most characters that are shown of the message of a progress report.
 _MAX_MESSAGE: Final = 200
 
 #: A frame as a worker of this package writes it, and frames of libraries and of this package.
@@ -55,20 +55,20 @@ _LIBRARY_FRAME: Final = re.compile(
     r"|^<frozen |node:internal"
 )
 
-#: Options that are shown to everyone who sees the job: those with nothing of its arguments and
-#: results. The column `options` has `parent_results` and unknown attributes of clients as well.
+#: The options that everyone who sees the job may see, because they contain nothing of its arguments
+#: and results. The column `options` has `parent_results` and unknown attributes of clients as well.
 _SHOWN_OPTIONS: Final = (
     *("specversion", "scheduled_at", "expires_at", "unique", "schema", "tags"),
     *("parent_id", "root_id", "offloaded"),
 )
 
-#: The page of a search that is only asked whether it finds a job.
+#: A search that only has to tell whether it finds a job reads one.
 _ONE: Final = PageRequest(limit=1)
 
 #: The actions that have a button; the others are in a list.
 _MAIN: Final = ("retry", "run-now", "activate", "cancel")
 
-#: Rows of the page of a job.
+#: The most attempts and children on the page of a job.
 _MAX_ATTEMPTS: Final = 200
 _MAX_CHILDREN: Final = 10
 
@@ -231,7 +231,7 @@ def _search(text: str, payload: bool) -> search_query.Search:
 
 
 def _meant(query: TimedQueries, text: str, payload: bool) -> list[tuple[str, str]]:
-    """Return searches that the text may have meant and that find jobs, each with its address."""
+    """Return searches that the user may have meant and that find jobs, each with its link."""
 
     def finds(which: JobFilter) -> bool:
         return bool(query(gettext_noop("jobs"), lambda: listing.list_jobs(which, _ONE).rows))
@@ -247,7 +247,7 @@ def _meant(query: TimedQueries, text: str, payload: bool) -> list[tuple[str, str
 
 
 def _by_members(query: TimedQueries, text: str, payload: bool) -> Iterator[str]:
-    """Yield searches for the value in the members of arguments that have it, such as an address."""
+    """Yield searches for a value, such as an email, in each member of arguments that has it."""
     value, rest = search_query.value_and_rest(text, "args")
     which = _search(" ".join(rest), payload).filter
     if not (value and value.isprintable() and payload) or which is None:
@@ -277,7 +277,7 @@ def _family(job: Job) -> dict[str, Any]:
 
 
 def _own_frame(error: Any) -> str | None:
-    """Return the innermost frame of an error that is not of a library."""
+    """Return the innermost frame of an error that is not in a library."""
     frames = error.get("backtrace") if isinstance(error, dict) else None
     if not isinstance(frames, list):
         return None

@@ -24,7 +24,7 @@ def in_document(job: Any) -> Any:
     see payloads may see it."""
     if not isinstance(job, Mapping):
         return job
-    # A client may send it in `options` or at the top level.
+    # A client may send `rate_limit` in `options` or at the top level.
     shown = {**job, "options": in_document(job["options"])} if "options" in job else {**job}
     if "rate_limit" in shown:
         shown["rate_limit"] = with_redacted_key(shown["rate_limit"], may_see=True)

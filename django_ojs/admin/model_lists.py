@@ -1,6 +1,6 @@
-"""Lists of a ModelAdmin: columns, filters, search and actions are Django's, the rest is as in ours.
+"""Lists of a ModelAdmin: columns, filters, search and actions are Django's, but not the paging.
 
-Django's own list counts all rows, and finds a page by its offset.
+Django counts all rows and finds a page by its offset, which is slow for a large table.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class ListedRow(NamedTuple):
 
 
 class RowList(ChangeList):
-    """Reads one page by its cursor."""
+    """A list of Django's that reads one page by its cursor."""
 
     model_admin: "OperatorViews"
     list_display: Any
@@ -61,7 +61,7 @@ class RowList(ChangeList):
         ]
 
     def get_filters_params(self, params: Any = None) -> Any:
-        # The links of the filters lead to the first page.
+        # The cursor is no filter. Without it, the links of the filters lead to the first page.
         for each in _CURSORS:
             self.params.pop(each, None)
             self.filter_params.pop(each, None)
@@ -95,7 +95,7 @@ class RowList(ChangeList):
         ]
 
     def rows(self) -> Iterator[ListedRow]:
-        """Yield what is shown of each object."""
+        """Yield the row of each object on the page."""
         labels = self.labels()
         empty = self.model_admin.get_empty_value_display()
         for obj in self.result_list:
@@ -123,7 +123,7 @@ class OperatorViews(ObjectHistory):
 
     #: The order of the list, for its cursors.
     order: ClassVar[keyset.Order]
-    #: What to do next, where the list is empty without a search or a filter.
+    #: What to do next, shown if the list is empty without a search or a filter.
     when_empty: ClassVar[StrOrPromise]
     sortable_by = ()
 
@@ -150,9 +150,9 @@ class OperatorViews(ObjectHistory):
     def response_action(
         self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Run an action on the selected rows with valid keys; Django's method rejects other keys.
+        """Run an action on the selected rows with valid keys; Django's method fails for others.
 
-        Newer versions of Django pass the place of the action as well.
+        Newer versions of Django also pass the location of the action.
         """
         selected = [
             key

@@ -22,7 +22,7 @@ from django_ojs.storage.figures import counts
 if TYPE_CHECKING:
     from django_ojs.finding import Finding
 
-#: The place of a page that has none.
+#: The place of a page that does not set one: after all others.
 _LAST: Final = 1_000
 
 #: The most pages that the navigation shows outside its list of more pages.
@@ -53,7 +53,7 @@ class Number:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A link. `current` is the value of `aria-current`: "true" on a page below the linked one."""
+    """A link. `current` is its `aria-current`: "page", or "true" on a page below the linked one."""
 
     label: str
     url: str

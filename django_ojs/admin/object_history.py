@@ -1,4 +1,4 @@
-"""The page *History* of an object: what extensions know of who did what to it."""
+"""The page *History* of an object: who did what to it, as far as extensions know."""
 
 from typing import TYPE_CHECKING, Any
 

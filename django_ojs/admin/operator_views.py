@@ -23,7 +23,7 @@ def view_name(model: type[Model], view: str) -> str:
 
 
 def parsed_key(model: type[Model], text: str) -> Any:
-    """Return the primary key that a text stands for; None for one that the column cannot hold."""
+    """Return the primary key that a text stands for, or None if the column cannot hold it."""
     try:
         return None if "\0" in text else model._meta.pk.clean(text, None)
     except (ValidationError, ValueError, OverflowError):
@@ -42,7 +42,7 @@ def with_operator(view: View) -> View:
 
 
 def with_way_back(page: Any, view: View) -> View:
-    """Show a user without the permission a page with the navigation, not a bare sentence."""
+    """Show a user without permission a page with the navigation, in place of Django's bare one."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -31,16 +31,16 @@ from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import ByState
 
-#: Queues of the overview; the list of queues has all of them.
+#: The most queues on the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
-#: Incidents that are shown, and others behind a line: those of the same kind, and of other kinds.
+#: The most kinds whose first incident is shown, and the most others in each folded list.
 _MAX_INCIDENTS: Final = 5
 _MAX_OTHERS: Final = 20
-#: Those that are over.
+#: The most ended incidents that are shown.
 _MAX_OVER: Final = 5
-#: The minutes of its sparkline.
+#: The minutes in the sparkline of an incident.
 _INCIDENT_MINUTES: Final = 15
-#: The button that mends it, and a link.
+#: The most remedies of an incident: usually a button and a link.
 _MAX_REMEDIES: Final = 2
 
 
@@ -162,9 +162,9 @@ class OverviewAdmin(OperatorModelAdmin):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownIncident:
-    """A finding with what mends it, and others of its kind. `cells`: what columns say of its queue.
+    """A finding with its remedies, and others of its kind; `more` further ones are left out.
 
-    `more`: how many others there are besides.
+    `cells` are the cells of its queue in the columns of extensions.
     """
 
     finding: Finding
@@ -175,7 +175,7 @@ class ShownIncident:
 
 
 def _over(query: TimedQueries, rows: Sequence[Incident]) -> list[tuple[Incident, int | None]]:
-    """Return each with the number of runs that have completed since, if it is of a queue."""
+    """Return ended incidents; if one is of a queue, with the number of runs completed since."""
     since = {(row.queue, row.type): row.ended_at for row in rows if row.queue and row.ended_at}
     numbers: Mapping[Any, int] = {}
     if since:
@@ -204,7 +204,7 @@ def _context(query: TimedQueries, found: CurrentFindings) -> dict[str, Any]:
     shown = found.queues.rows[:MAX_ROWS]
     named = {each.queue for each in found.causes if each.queue}
     columns, cells = columns_of(Queue, query, {row.name: row for row in shown})
-    # An incident shows the same of its queue, of a shorter time.
+    # An incident shows the same columns for its queue, over a shorter time.
     lately = {
         row.name: replace(row, flow=row.flow.lately(_INCIDENT_MINUTES))
         for row in found.queues.rows

@@ -22,9 +22,9 @@ class Panel:
 
     `read` returns what its template gets as `panel`, or None if there is nothing to show. Each of
     its queries runs in the `TimedQueries` of the page, and returns None if it takes too long.
-    `template` is the name of the template, and `figures` that of one for the list of figures with
-    which a page of a queue begins: such a panel is right below it, and any other one at the end. On
-    the overview, the figures of a panel are above it. A lower `place` comes first.
+    `template` and `figures` name templates. The page of a queue begins with a list of figures, to
+    which `figures` adds; a panel with figures is right below the list, and any other one at the
+    end. On the overview, the figures of a panel are above it. A lower `place` comes first.
     """
 
     kind: type[Any]
@@ -36,7 +36,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdminColumn:
-    """A column of the list of jobs (`model` is `Job`) or of that of queues (`Queue`).
+    """A column of the list of jobs (`model` is `Job`) or of the list of queues (`Queue`).
 
     `cells` is called with the rows of a page, which are jobs or `reports.queue_overview`'s rows of
     queues. It returns their cells, by the id of the job or the name of the queue; a row without one

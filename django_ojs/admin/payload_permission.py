@@ -14,5 +14,5 @@ def has_permission(request: HttpRequest) -> bool:
 
 
 def may_see(request: HttpRequest) -> bool:
-    """Return whether there is anything that the user may see, after redaction."""
+    """Return whether the user may see payloads, and not all of them are redacted."""
     return "*" not in settings().admin_redact and has_permission(request)

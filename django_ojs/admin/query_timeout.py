@@ -62,7 +62,7 @@ class TimedQueries:
     def __call__(self, name: str, query: Callable[[], T]) -> T | None:
         """Return the result of a query, or None if it timed out or failed.
 
-        `name` is marked by `gettext_noop`: the log has it in English, the page in its language.
+        `name` is marked by `gettext_noop`: the log has it in English, and the page translates it.
         """
         if time.monotonic() > self._deadline:
             self.unread.timed_out.append(gettext(name))

@@ -34,7 +34,7 @@ PER_PAGE: Final = 50
 #: The list shows at most this many queues without a configuration: those with the most waiting
 #: jobs.
 MAX_LISTED: Final = 1_000
-#: Workers on the page of a queue, and running jobs of each.
+#: The most workers on the page of a queue, and the most running jobs of each.
 _MAX_WORKERS: Final = 50
 _MAX_RUNNING: Final = 3
 
@@ -54,7 +54,7 @@ class QueueAdmin(OperatorModelAdmin):
     object_actions = ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
-        # Reserved rows are no queues.
+        # The reserved rows are not queues.
         return super().get_queryset(request).exclude(pk__in=RESERVED)
 
     def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
@@ -140,8 +140,8 @@ class RunningJob:
 class ListeningWorker:
     """A worker of the queue.
 
-    `running` is None if its jobs are not known; `more` is how many others run. If `capped`, there
-    may be further jobs, which were not read.
+    `running` is None if its jobs are not known; `more` is how many others it runs. If `capped`,
+    there may be further jobs, which were not read.
     """
 
     status: WorkerStatus

@@ -1,4 +1,4 @@
-"""The page that shows a secret once, in the response to what made it."""
+"""The page that shows a secret once, in the response to the request that made it."""
 
 import secrets
 from typing import TYPE_CHECKING, Any, ClassVar, Final

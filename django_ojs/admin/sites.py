@@ -34,7 +34,7 @@ CORE: Final[Mapping[type[Model], str]] = {
 }
 
 
-class _Page(SimpleLazyObject):  # type: ignore[type-arg]  # Django's class is no generic one
+class _Page(SimpleLazyObject):  # type: ignore[type-arg]  # Django's class is not generic
     """The ModelAdmin of a model, which is imported and made when it is first used."""
 
 

@@ -31,7 +31,7 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateStrip:
-    """The visits, without `hidden` ones in the middle; `description` is the path in words."""
+    """The visits; `hidden` ones in the middle are left out. `description` is the path in words."""
 
     first: Sequence[Visit]
     hidden: int

@@ -80,7 +80,7 @@ def size(value: int | None) -> str:
 
 @register.simple_tag
 def ojs_width(share: float | None) -> str:
-    """Return a share of one as the width of a bar, at most 100 %."""
+    """Return a share from 0 to 1 as the width of a bar in percent."""
     return f"{min(1.0, max(0.0, share or 0.0)) * 100:.1f}%"
 
 
@@ -123,7 +123,7 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
 def ojs_breadcrumbs(
     context: RequestContext, here: Any, parent: str = "", parent_url: str = ""
 ) -> dict[str, Any]:
-    """Show where a page is, in the markup that the stylesheet of this version of Django is for."""
+    """Show where a page is, in the markup that this version of Django has styles for."""
     return {
         "opts": context["opts"],
         "is_list": django.VERSION >= (6, 1),
@@ -135,7 +135,7 @@ def ojs_breadcrumbs(
 
 @register.inclusion_tag("django_ojs/admin/navigation.html", takes_context=True)
 def ojs_navigation(context: RequestContext) -> dict[str, Any]:
-    """Show the links to the pages, also on those that Django renders."""
+    """Show the links to the pages, also on the pages that Django renders."""
     site = _site(context)
     opts = context.get("opts")
     if site is None or context.get("is_popup"):
@@ -151,7 +151,7 @@ def ojs_navigation(context: RequestContext) -> dict[str, Any]:
 
 @register.inclusion_tag("django_ojs/admin/maintenance_line.html", takes_context=True)
 def ojs_maintenance(context: RequestContext) -> dict[str, Any]:
-    """Show on a page that Django renders that maintenance mode is on, with a link to its end."""
+    """Show on pages that Django renders that maintenance mode is on, and link to the overview."""
     if context.get("is_popup"):
         return {"status": None}
     status = timed(Unread(), gettext_noop("maintenance mode"), mode.status)

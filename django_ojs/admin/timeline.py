@@ -20,7 +20,7 @@ _MIN_WIDTH: Final = 4.0
 #: At most this many of the latest runs are shown.
 MAX_RUNS: Final = 50
 
-#: Ends of a run that are no failure.
+#: The outcomes of a run that are not failures.
 _NO_FAILURE: Final = frozenset(
     {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
 )

@@ -40,7 +40,7 @@ class SlotsForm(forms.Form):
         min_value=1,
         label=gettext_lazy("Slots"),
         help_text=gettext_lazy(
-            "So many jobs run at a time, until the process is replaced. Running jobs go on."
+            "How many jobs run at a time, until the process is replaced. Running jobs go on."
         ),
     )
 

@@ -19,7 +19,7 @@ from django_ojs.spec.errors import OJSError
 
 PER_PAGE: Final = 100
 
-#: Workers of the list, and jobs and labels on the page of a worker.
+#: The most workers in the list, and the most jobs and labels that are shown of a worker.
 _MAX_WORKERS: Final = 10_000
 _MAX_JOBS: Final = 100
 _MAX_LABELS: Final = 20

@@ -22,18 +22,17 @@ from django_ojs.spec import json
 NONE: Final = "-"
 
 #: The spaces between two columns, the width to which a column shrinks before others are left out,
-#: and the least width.
+#: and the width to which it shrinks after that.
 _GAP, _NARROW, _NARROWEST = 2, 20, 6
 
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 
-#: Enter and leave the other screen of the terminal, which has no cursor, and cuts lines that are
-#: too long.
+#: Enter and leave the alternate screen of the terminal, with the cursor hidden and long lines cut.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-#: The terminal's codes for the words of a style.
+#: The terminal's codes for the words that a style may have.
 _CODES: Final = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 
 
@@ -47,9 +46,9 @@ class Cell(NamedTuple):
 class TableColumn(NamedTuple):
     """A column of a table.
 
-    If the terminal is too narrow, the values of columns that shrink are cut, and columns are left
-    out: those without a value, then the one with the highest `drops`, and those with 0 never. A
-    text keeps its beginning, and an id its end. Names that do not fit are counted.
+    If the terminal is too narrow, columns without a value are left out, then values of columns that
+    shrink are cut, then the columns with the highest `drops` are left out; a column with 0 stays. A
+    cut text keeps its beginning, and a cut id its end. Names that do not fit are counted.
     """
 
     title: str
@@ -145,7 +144,7 @@ class Console:
 
     @contextmanager
     def screen(self) -> Iterator[None]:
-        """Show frames in place of each other, if this is a terminal, and restore it at the end."""
+        """Let each frame replace the last one, if this is a terminal, and restore it at the end."""
         if self.as_json or not self.is_terminal:
             yield
             return
@@ -195,7 +194,7 @@ class Console:
 
 
 def _escaped(document: str) -> str:
-    """Return a JSON document in ASCII: only its strings hold anything else."""
+    """Return a JSON document in ASCII: escape the other characters, which only strings have."""
 
     def escape(found: re.Match[str]) -> str:
         units = found[0].encode("utf-16-be").hex()
@@ -250,8 +249,8 @@ def _widths(
 ) -> dict[int, int]:
     """Return the widths of columns, without those that are left out to fit the terminal.
 
-    If the remaining columns are wider than the terminal, the lines wrap, because half a name is of
-    no use.
+    If the remaining columns are wider than the terminal, the lines wrap, because a name that is cut
+    is of no use.
     """
     widths = {n: max(len(row[n].text) for row in cells) for n in range(len(columns))}
     if not fit:

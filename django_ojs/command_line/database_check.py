@@ -20,7 +20,7 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
-#: The pauses between the tries add up to about ten seconds.
+#: How often a statement is tried. The pauses between the tries add up to about ten seconds.
 TRIES: Final = 8
 
 
@@ -34,10 +34,10 @@ def errors_in_words() -> Iterator[None]:
     except (NotSupportedError, ConnectionDoesNotExist) as error:
         raise CommandError(str(error)) from error
     except Error as error:
-        # If the database is away or not migrated, this says so.
+        # This raises a better message if the database is unavailable or not migrated.
         require_database()
-        # For example, the role may only read. The lines after the first may contain values of a
-        # row.
+        # The role may only read, for example. Only the first line is shown: the others may contain
+        # values of a row.
         reason = str(error).partition("\n")[0]
         raise CommandError(f"The database reported an error: {reason}.") from error
 
@@ -74,8 +74,8 @@ def schema_problem() -> str | None:
 def with_retries(operation: Callable[[], T]) -> T:
     """Run an operation at the start of a command, again after a timeout of a lock or a statement.
 
-    A migration or a long transaction can hold a lock while a new release starts, and a worker that
-    ended for that would fail the deployment. Raises CommandError if the database does not respond,
+    A migration or a long transaction can hold a lock while a new release starts. If workers ended
+    because of it, the deployment would fail. Raises CommandError if the database does not respond,
     and after the last try.
     """
     backoff = Backoff()

@@ -1,4 +1,4 @@
-"""`dead-letters`: those of one queue, type, error and message, with the command that retries."""
+"""`dead-letters`: groups of dead letters, and the command that retries one."""
 
 import shlex
 from argparse import ArgumentParser
@@ -77,8 +77,8 @@ SUBCOMMANDS: Final = (
         help="show the dead letters by queue, type, error and message",
         description=(
             "The dead letters by queue, type, type of error and message without its numbers and "
-            "quotations, the largest groups first, with the first and the last failure of each, "
-            "and the search that retries them. With very many dead letters, the newest are grouped."
+            "quotations, the largest groups first, with the first and the last failure of each. "
+            "--json also has the search that retries each. Of very many, the newest are grouped."
         ),
         examples="  manage.py ojs dead-letters\n"
         "  manage.py ojs jobs is:dead error_type:smtplib.SMTPServerDisconnected\n"

@@ -37,7 +37,7 @@ _STYLES: Final = {"good": "green", "fair": "yellow", "bad": "bold red"}
 
 @dataclass(kw_only=True, slots=True)
 class _Result:
-    """A check that was made, what it found last, and what it found before a repair."""
+    """A check that ran, what it found last, and what it found before a successful repair."""
 
     check: Check
     findings: list[Finding]
@@ -115,7 +115,7 @@ def _findings(check: Check) -> list[Finding]:
 
 
 def _implied(check: Check) -> list[Finding]:
-    """Run a check that was not chosen. If it cannot run, that is no finding."""
+    """Run a check that was not chosen, so that it is no finding if the check cannot run."""
     try:
         return list(check.run())
     except ProgrammingError:
@@ -123,7 +123,7 @@ def _implied(check: Check) -> list[Finding]:
 
 
 def _show_verdict(console: Console) -> None:
-    with suppress(ProgrammingError):  # The check says that it could not read.
+    with suppress(ProgrammingError):  # A finding of the check says that it could not read.
         found = verdict.of(current_findings.read(), health_queries.maintained())
         console.prose(str(found), _STYLES[found.level])
 
@@ -191,13 +191,13 @@ SUBCOMMANDS: Final = (
         name="doctor",
         help="check the database, the queues and the workers",
         description=f"""\
-Check what slows down or stops the jobs: problems, then advice, each with its cause and what to do.
+Check what slows down or stops the jobs: problems, then advice, why each matters and what to do.
 The exit code is 1 if there is a problem; with --strict, also if there is advice.
 
 Checks: {", ".join(CHECKS)}.
-That of the migrations is always made, because the others need the tables of this version.
-The check of the counters reads all jobs, and that of the types all waiting ones: on a large table,
-leave them out with --skip.""",
+The check of the migrations always runs, because the others need the tables of this version.
+The check of the counters reads all jobs, and the check of the types reads all waiting jobs: on a
+large table, leave them out with --skip.""",
         examples="""\
   manage.py ojs doctor
   manage.py ojs doctor --skip counters,types --json     every few minutes, for monitoring

@@ -17,15 +17,14 @@ _SHORTEST: Final = 4
 _LISTED: Final = 10
 
 _BEGINNING: Final = re.compile(r"[0-9a-f-]+").fullmatch
-#: No job type begins with a digit, so a word of a search that does cannot be the beginning of a
-#: type.
+#: No job type begins with a digit, so a word of a search that begins with one is no type.
 _BEGINNING_IN_SEARCH: Final = re.compile(r"[0-9](-?[0-9a-f]){0,30}-?").fullmatch
 
 
 def whole_id(text: str) -> UUID:
     """Return the id of the job whose id begins with this text.
 
-    A whole id need not be that of a job. Raises CommandError.
+    A whole id is returned even if no job has it. Raises CommandError.
     """
     try:
         return parse_id(text)

@@ -38,7 +38,7 @@ from django_ojs.spec.failure import with_code
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
 
-#: The time that matters in each state: a word, and a field.
+#: The time that is shown for each state: a word, and the field of the job.
 _TIMES: Final = {
     State.SCHEDULED: ("due", "due_at"),
     State.PENDING: ("pending", "created_at"),
@@ -49,11 +49,11 @@ _TIMES: Final = {
     State.CANCELLED: ("cancelled", "finished_at"),
     State.DISCARDED: ("discarded", "finished_at"),
 }
-#: For these states, the age is shown as a duration.
+#: For these states, the time is shown without "ago", because they go on.
 _LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
 #: How many children of a job are in its JSON.
 _MAX_CHILDREN: Final = 100
-#: What a job carries, which is shown only with --args.
+#: Attributes that are shown only with --args. Without it, errors have no message and no details.
 _PAYLOAD: Final = (
     *("args", "meta", "result", "parent_results", "error", "errors"),
     *("last_checkpoint", "checkpoint"),
@@ -272,7 +272,7 @@ def _carries_more(job: Job) -> bool:
 
 
 def _others(job: Job) -> dict[str, Any]:
-    """Return the attributes of the client that have no field, redacted: they may carry anything."""
+    """Return the client's unknown attributes, redacted, because they may contain anything."""
     extra = job.options.get("extra", {})
     shown = redacted(extra)
     return shown if isinstance(shown, dict) else dict.fromkeys(extra, shown)

@@ -39,10 +39,10 @@ _STYLES: Final = {
 
 
 #: What the values of a column are, which decides how a table shows them. A `name` is a name, or
-#: another text that must not be cut. Of `names`, those that do not fit are counted. A `text` may be
-#: cut. A `job` is the id of a job, shown by its beginning; an `id` is another one, which may be cut
-#: at its beginning. A `time` is shown by how long ago it was, or how long it is until then. A
-#: `duration` is the time since a moment. A `state` is shown in its colour.
+#: another text that must not be cut. `names` that do not fit are counted. A `text` may be cut. A
+#: `job` is the id of a job, shown by its beginning; an `id` is another id, which may be cut at its
+#: beginning. A `time` is shown as how long ago it was, or how long it is until then. A `duration`
+#: is the time since a moment. A `state` is shown in its colour.
 Kind = Literal["name", "names", "text", "job", "id", "number", "time", "duration", "state"]
 
 #: The kinds whose values are cut if the terminal is too narrow.
@@ -89,7 +89,7 @@ def column(
 
 
 def members(names: str, *, of: str = "") -> list[ListColumn[Any]]:
-    """Return columns that only JSON has: attributes of a row, or of the object in `of`."""
+    """Return columns that only JSON has: attributes of a row, or of its attribute `of`."""
     start = f"{of}." if of else ""
     return [
         ListColumn(name=name, value=attrgetter(start + name), only="json") for name in names.split()
@@ -97,7 +97,7 @@ def members(names: str, *, of: str = "") -> list[ListColumn[Any]]:
 
 
 def read_page(options: Options, read: Callable[[PageRequest], Page[Row]]) -> Page[Row]:
-    """Read the page of a list that `--limit` and `--after` name."""
+    """Read the page of a list that `--limit` and `--after` select."""
     try:
         return read(PageRequest(limit=options["limit"], cursor=options["after"]))
     except InvalidRequest:
@@ -115,8 +115,8 @@ def write_list(
 ) -> bool:
     """Write rows as a table, or the text `none` if there are none. For a program, write JSON.
 
-    The JSON has the rows under `name`, beside `more`. Return whether there is a table, below which
-    the caller writes what only a person reads.
+    The JSON has the rows under `name`, beside `more`. Return whether there is a table, so that the
+    caller can write lines below it that only a person reads.
     """
     if console.as_json:
         console.json({name: [as_json(columns, row) for row in rows], **more})
@@ -133,7 +133,7 @@ def act_on_each(
     things: Mapping[str, Row],
     act: Callable[[Row], tuple[dict[str, Any], str]],
 ) -> int:
-    """Act on each of the named things. If one fails, this is noted, and the others go on.
+    """Act on each of the named things. If one fails, the error is noted, and the others go on.
 
     `act` returns what JSON has of a thing, and what a person reads. Return the exit code.
     """
@@ -180,7 +180,7 @@ def write_table(console: Console, columns: Sequence[ListColumn[Row]], rows: Iter
 
 
 def _short_ids(columns: Sequence[ListColumn[Row]], rows: Sequence[Row]) -> dict[Any, str]:
-    """Return the beginnings of the ids of jobs, long enough to tell these apart."""
+    """Return the beginnings of the ids of jobs, long enough to tell the jobs apart."""
     ids = {each.value(row) for each in columns if each.kind == "job" for row in rows} - {None}
     for length in range(_SHORT_ID, len(str(UUID(int=0)))):
         short = {key: str(key)[:length].rstrip("-") for key in ids}

@@ -46,7 +46,7 @@ def _purge(console: Console, options: Options) -> int:
     entry = operator.acted("queue.purged", name, states=states)
     try:
         while True:
-            # One entry of the audit trail stands for all batches.
+            # All batches together have one audit entry, so `purge` must not add others.
             with operator.acting(None):
                 summary = bulk.purge(name, states, older_than=older_than)
             deleted, failed = deleted + summary.succeeded, summary.failed
@@ -54,7 +54,7 @@ def _purge(console: Console, options: Options) -> int:
             if not summary.has_more or not summary.succeeded:
                 break
     finally:
-        # This is shown even after an interruption, because the deleted jobs are gone.
+        # The audit entry gets these even after an interruption, because the deleted jobs are gone.
         entry.complete(jobs=deleted, skipped=failed)
     console.progress("")
     if console.as_json:
@@ -91,7 +91,7 @@ def _purge_arguments(parser: ArgumentParser) -> None:
         "--older-than",
         type=duration,
         metavar="AGE",
-        help="only jobs that ended so long ago; for terminal states",
+        help="only jobs that ended at least this long ago; for terminal states",
     )
     add_confirmation(parser)
 

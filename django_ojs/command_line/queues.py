@@ -1,4 +1,4 @@
-"""`pause`, `drain` and `resume`: whether a queue accepts jobs, and workers fetch them."""
+"""`pause`, `drain` and `resume`: whether a queue accepts jobs, and whether workers fetch them."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -63,7 +63,7 @@ SUBCOMMANDS: Final = (
         help="stop workers from fetching the jobs of a queue",
         description=(
             "Pause queues: they accept jobs, and workers fetch none. Running "
-            "jobs continue. To pause a paused queue changes nothing."
+            "jobs continue. Pausing a paused queue changes nothing."
         ),
         examples="  manage.py ojs pause email reports",
         add_arguments=_arguments,
@@ -77,7 +77,7 @@ SUBCOMMANDS: Final = (
         help="let a queue accept no jobs",
         description=(
             "Drain queues: they accept no jobs, and workers finish those that are in them. "
-            "`resume` ends it."
+            "`resume` ends the draining."
         ),
         examples="  manage.py ojs drain legacy",
         add_arguments=_arguments,

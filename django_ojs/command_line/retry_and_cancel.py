@@ -1,7 +1,8 @@
 """`retry`, `run-now` and `cancel`: change the jobs of a search.
 
 Jobs that are named by id change at once, each with its result. A search becomes a bulk operation,
-as in the admin: it is stored with the operator's name, and if this command dies, a worker ends it.
+as in the admin. It is stored with the operator's name, so a worker finishes it if this command
+dies.
 """
 
 import time
@@ -33,7 +34,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import InvalidRequest
 
-#: How many jobs --dry-run shows.
+#: How many of the jobs --dry-run lists.
 SAMPLE: Final = 10
 #: Seconds between two checks of an operation that another process is executing.
 _WAIT: Final = 0.1
@@ -129,7 +130,7 @@ def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
 
 
 def ask(console: Console, question: str, *, yes: bool) -> None:
-    """Continue only if the operator agrees."""
+    """Ask whether to continue. Raises a usage error unless the operator agrees."""
     answer = console.confirmed(question, yes=yes)
     if answer is None:
         raise usage_error(f"{question} stdin is no terminal: confirm with --yes.")

@@ -1,4 +1,4 @@
-"""The arguments that select jobs: the search of the admin, and short forms of its usual words."""
+"""The arguments that select jobs: the search of the admin, and options for queue and state."""
 
 from argparse import ArgumentParser
 from dataclasses import replace

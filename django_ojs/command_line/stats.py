@@ -37,7 +37,7 @@ _SHOWN_STATES: Final = (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE, State
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Figures:
-    """What `stats` shows, read at one time."""
+    """What `stats` shows; `at` is when it was read."""
 
     at: datetime
     jobs: ByState
@@ -177,14 +177,14 @@ def _stats_arguments(parser: ArgumentParser) -> None:
         type=duration,
         const=duration("2s"),
         metavar="INTERVAL",
-        help="show it again every two seconds, or at this interval, until Ctrl-C",
+        help="repeat the output every two seconds, or at this interval, until Ctrl-C",
     )
     parser.add_argument(
         "--queue",
         action="append",
         default=[],
         metavar="NAME",
-        help="this queue; may be repeated",
+        help="show only this queue; may be repeated",
     )
     add_limit(
         parser,

@@ -53,7 +53,7 @@ def usage_error(message: str) -> CommandError:
 
 
 def check_texts(options: Options) -> None:
-    """Raise a usage error for an argument whose bytes are no text, unless it is a path.
+    """Raise a usage error for an argument whose bytes are not text, unless it is a path.
 
     Python decodes such bytes to lone surrogates, which no database takes.
     """
@@ -125,7 +125,7 @@ def add_limit(parser: ArgumentParser, default: int, text: str) -> None:
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number of at least 1."""
+    """Parse a whole number from 1 to 1,000,000."""
     digits = text.lstrip("0") or "0"
     if not (text.isascii() and text.isdecimal() and 1 <= int(digits[:10]) <= 1_000_000):
         raise ArgumentTypeError("must be a whole number from 1 to 1000000")

@@ -32,11 +32,11 @@ from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 
-#: Lines that are stored in one transaction.
+#: The most lines that are stored in one transaction.
 BATCH: Final = 200
 #: How many jobs the extensions are asked about at once.
 EXPORTED: Final = 50
-#: The member of a line with what extensions keep of a job.
+#: The member of a line that has what extensions store about a job.
 EXTENSIONS: Final = "ojs_extensions"
 #: Jobs between two reports of the progress.
 PROGRESS: Final = 1_000
@@ -65,7 +65,7 @@ def _export(console: Console, options: Options) -> int:
                 if number % PROGRESS == 0:
                     console.progress(number_of(number, "job"))
     finally:
-        # This is shown even if the reader has ended early, because it has these jobs.
+        # The audit entry gets its number even if the reader ends early, because it has these jobs.
         entry.complete(jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
@@ -124,9 +124,9 @@ class _Import:
         elif state == State.PENDING:
             data["pending"] = True
         if data.get("original_queue"):
-            # This is a dead letter in a dead letter queue, whose jobs no worker runs.
+            # This is a dead letter in a dead letter queue, where no worker would run it.
             data["queue"] = data["original_queue"]
-        # The batch reads it again: a middleware may have changed an envelope that was rejected.
+        # `_push` reads the data again: a middleware may have changed the envelope of a failed push.
         envelope.validate(_read(data), settings().limits)
         self._batch.append((number, data))
         if len(self._batch) == BATCH:
@@ -239,7 +239,7 @@ def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
 def _read_line(lines: BinaryIO, most: int) -> bytes:
     try:
         return lines.readline(most)
-    except OSError as error:  # such as a disk that fails
+    except OSError as error:  # The disk may fail, for example.
         raise _unreadable(lines.name, error, returncode=FAILED) from error
 
 
@@ -265,7 +265,7 @@ def _import(console: Console, options: Options) -> int:
     name = options["file"]
     found = _Import(console, dry_run=options["dry_run"], rerun=options["rerun"])
     with _opened(name) as lines:
-        # The entry comes first, because many transactions follow.
+        # The audit entry is stored first, because many transactions follow.
         entry = (
             operator.Acted()
             if options["dry_run"]
@@ -274,7 +274,7 @@ def _import(console: Console, options: Options) -> int:
         try:
             found.read(lines)
         finally:
-            # This is shown even after an interruption, because the batches before it are stored.
+            # The audit entry gets these even after an interruption: earlier batches are stored.
             entry.complete(**_counts(found, Outcome))
     if found.steps:
         console.note(
@@ -312,10 +312,9 @@ SUBCOMMANDS: Final = (
         name="export",
         help="write jobs as JSON lines",
         description=with_search_help(
-            "Write the envelopes of jobs to stdout, one in a line, with their "
+            "Write the envelopes of jobs to stdout, one on each line, with their "
             "arguments, metadata and\nresults: ADMIN_REDACT hides nothing here. "
-            "Jobs that change meanwhile are written as they are when\nthey are "
-            "read."
+            "A job that changes meanwhile is written as it was when it\nwas read."
         ),
         examples="""\
   manage.py ojs export > jobs.jsonl

@@ -69,7 +69,7 @@ def _workers(console: Console, options: Options) -> int:
 SUBCOMMANDS: Final = (
     Subcommand(
         name="workers",
-        help="the registered workers, and what they do",
+        help="the known workers, and how many jobs they run",
         description=(
             "Show the workers. A stale one has sent no heartbeat in time; workers rescue its jobs "
             "and remove it. Below them are those that died in the last day."

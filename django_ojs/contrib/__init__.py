@@ -1,1 +1,1 @@
-"""Ready-made middleware for common needs."""
+"""Integrations: Celery, MariaDB, OpenTelemetry, Sentry, and the context of requests."""

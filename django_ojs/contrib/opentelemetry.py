@@ -40,7 +40,7 @@ from django_ojs.worker.in_flight import Run
 
 SCOPE: Final = "django_ojs"
 
-#: The attribute with the outcome of an enqueue: one of `Outcome`, or of these two.
+#: The attribute with the outcome of an enqueue: an `Outcome`, or one of the two below.
 OUTCOME: Final = "ojs.enqueue.outcome"
 #: The transaction was rolled back.
 ROLLED_BACK: Final = "rolled_back"
@@ -119,7 +119,7 @@ class _Instrumentation(Extension):
         )
 
     def hooks(self) -> Hooks:
-        """Return the hooks: spans around enqueues and runs, and what maintenance took."""
+        """Return the hooks: spans of enqueues, runs and maintenance, and checkpoint sizes."""
         return Hooks(
             around_push=self.enqueue,
             around_run=self.run,
@@ -135,7 +135,7 @@ class _Instrumentation(Extension):
         as it is (ojs-distributed-tracing §6.2).
         """
         began = time.perf_counter()
-        envelopes = batch.jobs = list(batch.jobs)  # Alike jobs become an envelope each.
+        envelopes = batch.jobs = list(batch.jobs)  # Each of alike jobs gets its own envelope.
         own = [each for each in envelopes if "traceparent" not in each.meta]
         results = self._enqueue_in_span(own, store) if own else store()
         queue = _common(each.queue for each in envelopes)
@@ -164,7 +164,7 @@ class _Instrumentation(Extension):
             ):
                 results = store()
         except BaseException as error:
-            # The enqueue is tried again, perhaps for hours.
+            # An enqueue that raises UniqueKeyLocked is tried again, perhaps for hours.
             if not isinstance(error, UniqueKeyLocked):
                 _record_error(span, error)
             span.end()
@@ -173,7 +173,7 @@ class _Instrumentation(Extension):
         return results
 
     def step_meta(self, workflow_type: str, position: int) -> dict[str, str | int]:
-        """Return what the job of a step carries of its workflow, and of the current trace."""
+        """Return the `meta` of a step's job about its workflow and the current trace."""
         meta: dict[str, str | int] = {WORKFLOW_TYPE: workflow_type, WORKFLOW_STEP: position}
         if origin := _fields(trace.get_current_span()).get("traceparent"):
             meta[WORKFLOW_ORIGIN] = origin
@@ -276,7 +276,7 @@ class _Instrumentation(Extension):
             tracer_provider or trace.get_tracer_provider(),
             meter_provider or metrics.get_meter_provider(),
         ):
-            # The providers of the SDK have this method; those of the API have not.
+            # The providers of the SDK have this method; the API's lack it.
             force_flush = getattr(provider, "force_flush", None)
             if force_flush is not None:
                 force_flush(FLUSH_TIMEOUT_MS)
@@ -363,7 +363,7 @@ def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:
         span.end()
         return
     if len(results) == 1:
-        # For a duplicate, the job that exists.
+        # For a duplicate, this is the job that exists.
         span.set_attribute("ojs.job.id", str(results[0].id))
     if (outcome := _common(each.outcome for each in results)) is not None:
         span.set_attribute(OUTCOME, outcome)
@@ -482,7 +482,7 @@ def _within_limit(header: str) -> str:
 def _extracted(
     propagator: TraceContextTextMapPropagator | W3CBaggagePropagator, meta: Mapping[str, Any]
 ) -> otel_context.Context:
-    """Return a new context with what `meta` carries; values that are no text carry nothing."""
+    """Return a new context with what `meta` carries; other values than texts are ignored."""
     fields = {name: value for name, value in meta.items() if isinstance(value, str)}
     return propagator.extract(fields, otel_context.Context())
 

@@ -117,6 +117,6 @@ def _request_id(request: HttpRequest) -> str:
     if _REQUEST_ID.fullmatch(given):
         return given
     if not hasattr(request, "_ojs_request_id"):
-        # All jobs of the request have the same id.
+        # All jobs of the request get the same request id.
         request._ojs_request_id = f"req_{ids.uuid7()}"  # type: ignore[attr-defined]  # ours, on the request it belongs to
     return request._ojs_request_id  # type: ignore[attr-defined,no-any-return]  # set above

@@ -45,11 +45,11 @@ class OJSIntegration(Integration):
         fingerprint: bool = True,
         local_variables: bool = False,
     ) -> None:
-        """Take the level of a run after which the job ends, and of one that will be retried.
+        """Take the level of runs after which the job ends, and of runs that will be retried.
 
         Runs whose level is None are not reported. `fingerprint` groups events by job type and error
-        type instead of by traceback. `local_variables` sends those of the frames, which hold
-        arguments.
+        type instead of by traceback. `local_variables` sends the local variables of the frames,
+        which hold arguments.
         """
         for level in (final_level, retry_level):
             if level is not None and level not in LEVELS:
@@ -149,7 +149,7 @@ def _scope(integration: OJSIntegration, context: "JobContext") -> Iterator[None]
 
 
 def _process(event: "Event", hint: "Hint") -> "Event | None":
-    """Drop what was reported, and keep the arguments of jobs out of the other events."""
+    """Drop events that were reported already, and keep arguments of jobs out of the others."""
     integration = _integration()
     record = hint.get("log_record")
     is_ours = record is not None and record.name.startswith("django_ojs")

@@ -1,1 +1,1 @@
-"""Subjects that hang on the core by `django_ojs.extension` alone; `apps` registers them."""
+"""Extensions, which the core knows only by `django_ojs.extension`; `apps` registers them."""

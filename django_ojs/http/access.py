@@ -19,7 +19,7 @@ PERMISSIONS: dict[Scope, str] = {
 }
 
 
-#: The identity of the caller with an API key begins with this.
+#: The identity of a caller with an API key begins with this.
 API_KEY = "api-key "
 
 
@@ -74,7 +74,7 @@ class Access:
             )
 
     def check_any_queue(self, queues: Collection[str]) -> None:
-        """Raise PermissionDenied unless the caller may use one of these: it may read their job."""
+        """Raise PermissionDenied unless the caller may read a job: it needs one of its queues."""
         if self.queues is not None and self.queues.isdisjoint(queues):
             self.check_queue(min(queues))
 
@@ -84,7 +84,7 @@ class Access:
         return is_within and self.allows(Scope.READ)
 
     def check_dead_letter_queue(self, config: object) -> None:
-        """Raise PermissionDenied if a configuration names a dead-letter queue of other callers."""
+        """Raise PermissionDenied if a configuration names another caller's dead letter queue."""
         target = config.get("dead_letter_queue") if isinstance(config, dict) else None
         if isinstance(target, str) and self.queues is not None and target not in self.queues:
             raise PermissionDenied(
@@ -93,7 +93,7 @@ class Access:
             )
 
     def check_producer(self, queue: str) -> None:
-        """Raise PermissionDenied unless a queue takes jobs of the caller (queue-config §6.5)."""
+        """Raise PermissionDenied unless a queue accepts jobs of the caller (queue-config §6.5)."""
         if not queue_configs.of(queue).allows_producer(self.producers or {self.name}):
             raise PermissionDenied(
                 "queue: its configuration lists other producers.", details={"field": "queue"}

@@ -60,8 +60,8 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
 
     def enforce_csrf(self, request: Request) -> None:
         """Raise PermissionDenied where the CSRF token is missing or wrong."""
-        # The token must be in the header. Django would look for it in a form as well, and so read
-        # and parse any body that a page of another site sends.
+        # The token must be in the header. Django would also look for it in a form, and so parse any
+        # body that a page of another site sends.
         without_form: Any = copy(request._request)
         without_form.POST = QueryDict()
         try:
@@ -81,7 +81,7 @@ class AllowAny(BaseAuthentication):
         return _no_user(), FULL_ACCESS
 
 
-#: The classes that need no more of a request than Django's own has.
+#: The classes that work with Django's request, without DRF's wrapper.
 _WITHOUT_WRAPPER: Final = frozenset({ApiKeyAuthentication, AllowAny})
 
 
@@ -119,7 +119,7 @@ def _found(request: Any) -> tuple[Any, Any] | None:
 def authentication_classes() -> tuple[type[BaseAuthentication], ...]:
     """Return the classes of the setting HTTP_AUTHENTICATION.
 
-    Raises ImproperlyConfigured for a path that does not name one.
+    Raises ImproperlyConfigured for a path that names no authentication class.
     """
     return _imported(settings().http_authentication)
 

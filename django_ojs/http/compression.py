@@ -23,8 +23,8 @@ _CHUNK: Final = 64 * 1024
 # Four bytes of zstd can decompress to 128 KiB, and the decompressor has no limit for its output:
 # with steps of this size the limit is exceeded by 8 MiB at most.
 _ZSTD_STEP: Final = 256
-# The most members of gzip data, or frames of zstd data. Each takes as long as a kilobyte of data,
-# and may be empty.
+# The most members of gzip data, or frames of zstd data. An empty one takes as much time as a
+# kilobyte of data.
 _MAX_PARTS: Final = 1_000
 # As in Django's GZipMiddleware: a file name of random length in the gzip header, so that the length
 # of a response reveals nothing about its secrets (BREACH).
@@ -120,8 +120,8 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 # gzip data may have several members (RFC 1952 §2.2).
                 chunk, member, began = member.unused_data, zlib.decompressobj(wbits=31), False
                 parts = _count_part(parts)
-    # At the end of the input, the decompressor may still have output, and bits of the last byte of
-    # input, which may be malformed.
+    # At the end of the input, the decompressor may still have output, and unread bits of the last
+    # byte, which may be malformed.
     while began and not member.eof:
         piece = _inflate(member, b"")
         if not piece:

@@ -33,11 +33,11 @@ from django_ojs.spec.errors import (
 from django_ojs.storage import database, lock_holders
 
 DOCS: Final = "https://openjobspec.org/docs"
-#: Characters of a path, or of a part of one, that a 404 repeats.
+#: A 404 repeats a path, or a part of it, only up to this many characters.
 MAX_RESOURCE_ID: Final = 255
 #: Seconds in Retry-After when the error has no better estimate.
 RETRY_AFTER: Final = 1
-#: The caller of a denied request whose credentials are not valid.
+#: The caller's name in the log if its credentials are not valid.
 _UNKNOWN: Final = "unknown"
 _IS_PLAIN: Final = re.compile(r"[\w./:@+ -]+").fullmatch
 
@@ -62,7 +62,7 @@ def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
     if status == 415:
-        # RFC 7694: the codings that are accepted.
+        # RFC 7694 asks for the accepted codings.
         headers["Accept-Encoding"] = ", ".join(error.details.get("supported", []))
     if status in (401, 403):
         _log_denial(request, error)
@@ -83,7 +83,7 @@ def render(error: OJSError, request: str) -> dict[str, Any]:
     if error.type is not None:
         out["type"] = error.type
     if isinstance(error, QueueFull):
-        # backpressure §7.1 has them here, ojs-errors in `details`.
+        # ojs-backpressure §7.1 has these members here, and ojs-errors has them in `details`.
         out |= {name: error.details[name] for name in ("queue", "depth", "bound", "strategy")}
     hint = error.hint
     if error.status == 404:
@@ -99,7 +99,7 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
         case OJSError() if exception.status is not None:
             return exception
         case drf.MethodNotAllowed():
-            return InvalidRequest("This path does not know this method; see the Allow header.")
+            return InvalidRequest("This path does not support this method; see the Allow header.")
         case drf.NotAuthenticated() | drf.AuthenticationFailed():
             return unauthenticated()
         case drf.PermissionDenied() | DjangoPermissionDenied():
@@ -121,7 +121,7 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
         case SuspiciousOperation():
             return InvalidRequest("The request cannot be read.")
         case DatabaseError() if database.has_waited_for_lock(exception):
-            return BackendUnavailable("Another transaction holds what this changes; try again.")
+            return BackendUnavailable("Another transaction has locked what this needs; try again.")
         case DatabaseError() | InterfaceError() if database.is_unavailable(exception):
             database.leave_if_read_only(exception)
             return BackendUnavailable("The database cannot be reached or is busy; try again.")
@@ -142,7 +142,7 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
 
 
 def _log_locked(request: HttpRequest, exception: RowLocked) -> None:
-    # Nothing is wrong here, but a traceback, or a signal to error trackers, would suggest it.
+    # The server is not at fault, but a traceback or a signal to error trackers would suggest it.
     key = exception.details.get("job_id")
     where = "" if key is None else f" {key}: {lock_holders.holder_of([UUID(key)])}"
     logger.warning(

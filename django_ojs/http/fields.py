@@ -1,4 +1,4 @@
-"""Reading the fields of bodies and queries. An InvalidRequest names the field and the rule."""
+"""Readers of fields of bodies and queries. An InvalidRequest names the field and the rule."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

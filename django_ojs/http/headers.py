@@ -18,8 +18,8 @@ VERSION: Final = "1.0"
 #: The values of OJS-Version that mean this version.
 VERSIONS: Final = frozenset({"1", VERSION, "1.0.0", "1.0.0-rc.1"})
 
-# A client chooses it, and it is repeated in headers, logs and bodies. So it must be visible ASCII
-# of bounded length.
+# A client chooses the id, and headers, logs and bodies repeat it. So it must be visible ASCII of
+# bounded length.
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,200}").fullmatch
 
 

@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 0.25
 class WaitingRequests:
     """Counts the waiting requests of this process.
 
-    It is no semaphore, because the size of that would not follow the setting that `limit` returns.
+    A semaphore would not do: its size is fixed, and `limit` returns a setting that may change.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:
@@ -41,7 +41,7 @@ class WaitingRequests:
             self.count -= 1
 
 
-#: Each of these occupies a thread of the server.
+#: Each waiting request occupies a thread of the server.
 waiting: Final = WaitingRequests(lambda: settings().http_waiting_requests)
 
 

@@ -1,4 +1,4 @@
-"""The conformance manifest (http-binding §21, conformance §4). Tests check all it declares."""
+"""The conformance manifest (http-binding §21, conformance §4). Tests check all that it declares."""
 
 from typing import Any, Final
 
@@ -11,11 +11,11 @@ from django_ojs.spec import urls
 from django_ojs.storage import database
 from django_ojs.version import VERSION as PACKAGE_VERSION
 
-#: The project has no site of its own.
+#: This package has no website of its own.
 HOMEPAGE = "https://openjobspec.org"
 
-#: The most jobs of one batch; a client sends more in several requests. Compressed, 44 KB can be
-#: 400,000 jobs.
+#: The most jobs of one batch; a client sends more in several requests. Without this limit, 44 KB of
+#: compressed data could bring 400,000 jobs.
 MAX_BATCH: Final = 10_000
 
 #: What this server is without any extension.
@@ -28,7 +28,7 @@ _CORE: Final = (
 #: The capability that a level of conformance needs, beside those of the levels below.
 _LEVELS: Final = {2: "cron_jobs", 3: "workflows", 4: "rate_limiting"}
 
-#: What the conformance document calls a database (conformance §4), where that is another name.
+#: The names of databases in the manifest (conformance §4), if Django names them otherwise.
 _BACKENDS: Final = {"postgresql": "postgres"}
 
 
@@ -101,7 +101,7 @@ def manifest(base: str) -> dict[str, Any]:
             },
         },
         "limits": {
-            # They are repeated under the names that the website of OJS uses.
+            # The limits are repeated under the names that the website of OJS uses.
             "max_job_size_bytes": limits.envelope_bytes,
             "max_meta_size_bytes": limits.meta_bytes,
             "max_queue_name_length": limits.queue_bytes,

@@ -1,7 +1,7 @@
 """Metrics for Prometheus (ojs-observability §8, ojs-backpressure §10.2).
 
-They come from the database, so that every process returns the same. No query reads jobs; only where
-jobs report their progress, one reads those that run.
+They come from the database, so that every process returns the same. The queries read counts and not
+jobs, except one, which reads the running jobs where jobs report their progress.
 Counters and histograms come from the rollups, which processes write every ten seconds.
 """
 
@@ -16,9 +16,9 @@ from django_ojs.hooks import registry
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Producers choose names freely. At most this many pairs of queue and type, and queues without a
-#: configuration, have series of their own: those with the most runs, then those with the most jobs.
-#: The others are counted together.
+#: Producers choose names freely. So at most this many pairs of queue and type, and this many queues
+#: without a configuration, have their own series: first those with the most runs, then those with
+#: the most jobs. The others are counted together.
 MAX_SERIES: Final = 1_000
 
 

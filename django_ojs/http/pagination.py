@@ -9,7 +9,7 @@ from django_ojs.spec.errors import InvalidRequest
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
-#: The database reads all rows before an offset; pages further on need a cursor.
+#: The database reads all rows before an offset, so later pages need a cursor.
 MAX_OFFSET: Final = 10_000
 
 DEFAULT_PER_PAGE: Final = 20
@@ -22,8 +22,8 @@ _MAX_INTEGER: Final = 10**9
 def cursor_page(query: Mapping[str, str]) -> PageRequest:
     """Read `limit`, `offset` and `cursor`.
 
-    A limit over 200 is 200. With a cursor the offset counts from there. Clients that know the
-    control plane alone send `page` and `per_page`. Raises InvalidRequest.
+    A limit over 200 counts as 200. With a cursor, the offset counts from the cursor. Clients that
+    know only the control plane send `page` and `per_page`. Raises InvalidRequest.
     """
     limit = read_limit(query, default=DEFAULT_LIMIT, maximum=MAX_LIMIT)
     offset = read_offset(query, limit, "next_cursor")
@@ -70,7 +70,7 @@ def read_limit(
     maximum: int,
     names: tuple[str, str] = ("limit", "per_page"),
 ) -> int:
-    """Read the largest number of items, by the first of its names that has one."""
+    """Read how many items a page may have, from the first of `names` that the query has."""
     name = next((name for name in names if query.get(name)), names[0])
     return fields.query_integer(query, name, default=default, minimum=1, maximum=maximum)
 
@@ -78,7 +78,7 @@ def read_limit(
 def read_offset(query: Mapping[str, str], limit: int, go_on: str) -> int:
     """Read how many items are before the page, which may be given by its number.
 
-    `go_on` is what a client needs for pages that are further on. Raises InvalidRequest.
+    `go_on` names the parameter that reaches later pages, for the error. Raises InvalidRequest.
     """
     if not query.get("page"):
         offset = fields.query_integer(query, "offset", default=0, maximum=_MAX_INTEGER)

@@ -14,14 +14,14 @@ from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLar
 
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
-#: Arrays, objects and members of objects in a body. A mebibyte, which each server accepts
-#: (ojs-payload-limits §3), cannot have more.
+#: The most arrays, objects and members of objects in a body. A job of a mebibyte, which each server
+#: accepts (ojs-payload-limits §3), cannot have more.
 MAX_PARTS: Final = 2**20
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 #: Digits of a Content-Length that are read: a number of more digits is too large anyway.
 _MAX_DIGITS: Final = 19
-#: How much of the body of a rejected request is read, and for how long.
+#: How many bytes of the body of a rejected request are read, and for how many seconds.
 _DISCARD_BYTES: Final = 64 * 1024 * 1024
 _DISCARD_SECONDS: Final = 10.0
 _DISCARD_CHUNK: Final = 64 * 1024
@@ -31,7 +31,7 @@ _NO_CHUNKS: Final = "the body came in chunks, which are not read here: send a Co
 
 
 def read_object(request: HttpRequest, *, required: bool) -> tuple[dict[str, Any], int]:
-    """Return the JSON object of a body, and its bytes; `{}` for an empty body that is not required.
+    """Return the JSON object of a body, and its size in bytes; `{}` if an optional body is empty.
 
     Raises InvalidPayload (empty, not JSON), InvalidRequest (another content type, no object),
     UnsupportedCompression, PayloadTooLarge.
@@ -55,7 +55,7 @@ def read_object(request: HttpRequest, *, required: bool) -> tuple[dict[str, Any]
 def _check_parts(data: bytes) -> None:
     """Reject a body whose values would take many times its own size in memory.
 
-    Each part takes some 64 to 230 bytes in memory, and perhaps only two in the body, as `[]` does.
+    Each part takes some 64 to 230 bytes in memory, but may have only two in the body, such as `[]`.
     """
     if _parts(data) <= MAX_PARTS or _parts(_STRING.sub(b"", data)) <= MAX_PARTS:
         return

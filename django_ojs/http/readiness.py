@@ -17,7 +17,7 @@ ANSWER_TIMEOUT: Final = 0.8
 #: Seconds without an answer after which the connection is ended, and another one is made.
 GIVE_UP_AFTER: Final = 5.0
 
-#: Seconds after which the server is asked whether it still executes a statement of a request.
+#: Seconds without a reply after which the server is asked whether it still executes a statement.
 WAIT_TIMEOUT: Final = 15.0
 
 
@@ -32,8 +32,8 @@ def is_ready(link: BaseDatabaseWrapper) -> bool:
 class Probe:
     """Asks whether the database takes writes, in a thread and one question at a time.
 
-    Requests that come meanwhile share the answer. If a server is frozen, the thread waits for it,
-    and the requests do not.
+    Requests that come meanwhile share the answer. If the server is frozen, only the thread waits
+    for it.
     """
 
     def __init__(self) -> None:
@@ -85,5 +85,5 @@ class _Question:
         self.began = time.monotonic()
         self.link: BaseDatabaseWrapper | None = None
         self.answer = False
-        #: Set when the answer is there, and when the thread is done.
+        #: `answered` is set when the answer is there, and `over` when the thread is done.
         self.answered, self.over = threading.Event(), threading.Event()

@@ -19,8 +19,7 @@ def json_response(
 ) -> HttpResponse:
     """Return a response with this object, or without a body for None.
 
-    DRF's Response is not used, because nothing is negotiated, and rendering it takes three more
-    steps.
+    DRF's Response is not used: it takes three more steps, and no content type is negotiated.
     """
     try:
         text = "" if data is None else json.dumps(data)
@@ -37,7 +36,7 @@ def text_response(
 
 
 def unwritable() -> RuntimeError:
-    """Return the error for data of the server that is not JSON, which is no fault of the client."""
+    """Return the error for stored data that cannot be JSON, which is no fault of the client."""
     return RuntimeError("the response cannot be written as JSON")
 
 

@@ -26,7 +26,7 @@ logger = logging.getLogger("django_ojs.http")
 class CallerThrottle(SimpleRateThrottle):
     """Counts the requests of one caller: an API key, a user, or else an address.
 
-    `history` has the times of those within the period, the newest first.
+    `history` has the times of the requests within the period, the newest first.
     """
 
     num_requests: int
@@ -53,7 +53,7 @@ class CallerThrottle(SimpleRateThrottle):
     def allow_request(self, request: Any, view: Any) -> bool:
         """Count a request, and say whether it is within the rate.
 
-        If the cache fails, every request is within it, because jobs must not stop with the cache.
+        If the cache fails, every request is allowed, because jobs must not stop with the cache.
         """
         try:
             return super().allow_request(request, view)
@@ -79,7 +79,7 @@ class CallerThrottle(SimpleRateThrottle):
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a response."""
-        # Until then, no more than `remaining` requests are permitted.
+        # The oldest request leaves the period then. Until then, only `remaining` are permitted.
         reset = self.history[-1] + self.duration if self.history else self.now
         return {
             "X-RateLimit-Limit": str(self.num_requests),
@@ -110,7 +110,7 @@ def _kept(request: Any, throttle: CallerThrottle) -> CallerThrottle:
 
 
 def add_headers(request: Any, response: HttpResponseBase) -> None:
-    """Add how many requests the caller has left. A request that was not counted changes nothing."""
+    """Add how many requests the caller has left, without counting this one."""
     if settings().http_rate_limit is None:
         return
     throttle = getattr(request, "ojs_throttle", None)

@@ -19,9 +19,9 @@ _QUEUE: Final = r"queues/[^/]+"
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
-    # Server-sent events carry the same events.
+    # The same events are sent as server-sent events.
     "websockets": r"ws",
-    # The same path is served for one job.
+    # Only the history of one job is served.
     "history_of_all_jobs": rf"history{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
@@ -68,7 +68,7 @@ class NotInstalled(OJSView):
     """422 for the paths of an extension that this site has not installed, with the line to add."""
 
     def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise UnsupportedFeature, once the caller is known."""
+        """Raise UnsupportedFeature; `dispatch` has authenticated the caller before."""
         raise not_installed(kwargs["extension"])
 
 

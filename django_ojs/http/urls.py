@@ -75,6 +75,6 @@ urlpatterns: list[URLPattern] = [
     *unsupported_routes.of_extensions(registry.extensions()),
     # The control plane
     *urls_admin.urlpatterns,
-    # Any other path under ojs/, which may contain a line feed: a dot does not match that.
+    # Any other path under ojs/. It may contain a line feed, which a dot does not match.
     re_path(r"^ojs(?:/[\s\S]*)?\Z", UnknownPath.as_view(), name="ojs-unknown"),
 ]

@@ -38,7 +38,7 @@ urlpatterns = [
     route(f"{_JOB}/cancel", jobs.AdminJobCancel, "ojs-admin-job-cancel"),
     route(f"{_JOB}/retry", jobs.AdminJobRetry, "ojs-admin-job-retry"),
     route(f"{_ADMIN}/workers", workers.AdminWorkers, "ojs-admin-workers"),
-    # The actions come first: they are paths below that of a worker.
+    # The actions come first, because the path of a worker would match theirs too.
     route(f"{_WORKER}/quiet", workers.AdminWorkerQuiet, "ojs-admin-worker-quiet"),
     route(f"{_WORKER}/resume", workers.AdminWorkerResume, "ojs-admin-worker-resume"),
     route(f"{_WORKER}/terminate", workers.AdminWorkerTerminate, "ojs-admin-worker-terminate"),

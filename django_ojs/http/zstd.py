@@ -1,4 +1,4 @@
-"""zstd: Python's own from 3.14 on, else that of the library zstandard where it is installed."""
+"""zstd: from Python itself (3.14 and later), else from the library zstandard if it is installed."""
 
 import importlib
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Zstd:
 @lru_cache(maxsize=1)
 def zstd() -> Zstd | None:
     """Return the library that is available, or None if there is none, and zstd is not offered."""
-    # Python can be built without it too.
+    # Python can also be built without its module.
     for module, adapt in (("compression.zstd", _of_python), ("zstandard", _of_zstandard)):
         try:
             return adapt(importlib.import_module(module))
@@ -44,8 +44,8 @@ def _of_python(library: Any) -> Zstd:
 
 
 def _of_zstandard(library: Any) -> Zstd:
-    # Each frame has a decompressor of its own: two frames of one decompressor that are read in
-    # turns break each other.
+    # Each frame has its own ZstdDecompressor: frames that share one corrupt each other if they are
+    # read in turns.
     return Zstd(
         compress=lambda data: library.ZstdCompressor(level=_LEVEL).compress(data),
         decompressor=lambda: library.ZstdDecompressor(

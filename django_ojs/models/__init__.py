@@ -1,7 +1,7 @@
-"""The models: jobs, unsuccessful runs, queues, workers and their figures.
+"""The models: jobs, unsuccessful runs, queues, workers and others.
 
-Those that only HTTP or the admin need are named by `apps.py`, which loads them, and are found here
-once it has. An extension has its own, in `extensions/<subject>/models.py`.
+`apps.py` loads the models that only HTTP or the admin need, and they are attributes of this module
+from then on. An extension has its own, in `extensions/<subject>/models.py`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -32,7 +32,7 @@ class PrimaryQuerySet(models.QuerySet[M]):
         return super().select_for_update(nowait, skip_locked, of, no_key)
 
     def bulk_create(self, objs: Iterable[M], *args: Any, **kwargs: Any) -> list[M]:
-        """Insert rows. MariaDB takes no name of the key that decides on an upsert."""
+        """Insert rows. An upsert of MariaDB cannot name the key that decides."""
         if not connections[self.db].features.supports_update_conflicts_with_target:
             kwargs.pop("unique_fields", None)
         return super().bulk_create(objs, *args, **kwargs)
@@ -41,7 +41,7 @@ class PrimaryQuerySet(models.QuerySet[M]):
 class PrimaryManager(models.Manager[M]):
     """Rows on the alias that holds the jobs, never on a replica that a router names for reading.
 
-    Every operation reads what it is about to change, so a replica would be too old.
+    Every operation reads what it is about to change, and a replica may be behind.
     """
 
     def get_queryset(self) -> models.QuerySet[M]:
@@ -65,5 +65,5 @@ def stored_models() -> list[type[StoredModel]]:
 
 
 def model_named(name: str) -> type[StoredModel] | None:
-    """Return the model of this name, whichever app has it; None if no app that is installed has."""
+    """Return the model of this name, of any installed app, or None."""
     return next((model for model in stored_models() if model._meta.model_name == name), None)

@@ -52,7 +52,7 @@ class BulkOperation(StoredModel):
     id = models.BigAutoField(primary_key=True)
     action = models.CharField(max_length=16, choices=BulkActionName.choices)
     filter = StoredJSONField(default=dict)
-    #: What a retry changes in the jobs first (ojs-dead-letter §6.3).
+    #: What a retry changes in a job before it makes it available (ojs-dead-letter §6.3).
     changes = StoredJSONField(default=dict, blank=True)
     state = models.CharField(max_length=16, choices=BulkState.choices, default=BulkState.PENDING)
     ordered_by = models.CharField(max_length=255)

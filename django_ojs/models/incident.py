@@ -1,4 +1,4 @@
-"""The incidents: what was found and is not over, or ended lately."""
+"""The incidents: findings of something wrong that lasts, or ended lately."""
 
 from django.db import models
 
@@ -6,13 +6,13 @@ from django_ojs.models.base import StoredModel
 
 
 class Incident(StoredModel):
-    """A finding since it was first found. Each process that looks for findings writes it."""
+    """A finding, and since when it lasts. Any process that looks for findings writes it."""
 
     #: What stays the same while it lasts (`Finding.identity`).
     identity = models.CharField(primary_key=True, max_length=600)
     severity = models.CharField(max_length=16)
     text = models.TextField()
-    #: What probably caused it (`Finding.cause`), as was known when it was found first.
+    #: What probably caused it (`Finding.cause`), as far as was known when it began.
     cause = models.TextField(blank=True)
     #: The queue and the type that it is about, if it is about one.
     queue = models.CharField(max_length=255, blank=True)

@@ -41,7 +41,7 @@ class JobManager(models.Manager["Job"]):
         raise TypeError(_NOT_CREATED)
 
     def bulk_create(self, objs: Iterable["Job"], *args: Any, **kwargs: Any) -> "list[Job]":
-        """Reject; see `create`."""
+        """Reject the call; see `create`."""
         raise TypeError(_NOT_CREATED)
 
 
@@ -54,8 +54,8 @@ _NOT_CREATED = (
 class Job(StoredModel):
     """One job (ojs-core §5). Only `storage.transitions` and the dialects write its `state`.
 
-    Times are the database's. `args`, `meta`, `result` and `error` are JSON; `options` has the
-    other attributes of the envelope, which no query needs (retry policy, tags, uniqueness, schema,
+    Times are by the clock of the database. `args`, `meta`, `result` and `error` are JSON; `options`
+    has the attributes of the envelope without a column (retry policy, tags, uniqueness, schema,
     unknown attributes).
     """
 
@@ -119,7 +119,7 @@ class Job(StoredModel):
     #: ignore jobs without its bit.
     marks = models.BigIntegerField(default=0, db_default=0, editable=False)
 
-    #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
+    #: The job that enqueued it (ojs-execution-history §5), which may be pruned; also in `options`.
     parent_id = models.UUIDField(null=True, blank=True, editable=False)
 
     #: Which claims consider it while it is available (`spec.hold`).
@@ -161,7 +161,7 @@ class Job(StoredModel):
                 name="ojs_job_claim",
                 condition=Q(state="available"),
             ),
-            # FETCH of the jobs that run alone: few among many others.
+            # FETCH of the jobs that must run alone, which are few.
             models.Index(
                 "queue",
                 "hold",
@@ -173,7 +173,7 @@ class Job(StoredModel):
             ),
             # Promotion: due jobs, earliest first.
             models.Index("due_at", "id", name="ojs_job_due", condition=Q(state__in=_DUE)),
-            # The same by queue: when very many jobs are due, each queue gets its share.
+            # Promotion by queue: when very many jobs are due, each queue gets its share.
             models.Index(
                 "queue", "due_at", "id", name="ojs_job_due_queue", condition=Q(state__in=_DUE)
             ),
@@ -188,8 +188,8 @@ class Job(StoredModel):
             # Rescue and lapse: the active jobs. The lease itself is in no index, so that extending
             # it stays cheap. Limits count the active jobs of a queue without reading the others.
             models.Index("worker_id", "queue", name="ojs_job_active", condition=Q(state="active")),
-            # Pruning: each kind of finished job has a range of its own, oldest first. With the
-            # state only as a filter, a query that finds none would read all that is kept longer.
+            # Pruning: each kind of finished job has a range of its own, oldest first. Without the
+            # state as a column, a query that finds none would read all jobs that are kept longer.
             models.Index(
                 "state",
                 "dead_letter",
@@ -206,7 +206,7 @@ class Job(StoredModel):
                 name="ojs_job_original_queue",
                 condition=Q(original_queue__isnull=False),
             ),
-            # Pending jobs: few among many others.
+            # Pending jobs, which are few.
             models.Index("id", name="ojs_job_pending", condition=Q(state="pending")),
             # Uniqueness: few jobs have a policy, and a key has few jobs.
             models.Index(
@@ -288,7 +288,7 @@ class Job(StoredModel):
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
         errors = []
-        # A successful run leaves no attempt: after a first one there is no history to query.
+        # A successful run leaves no attempt, so a first run that went well has no history to query.
         if self.run > 1 or (self.run == 1 and self.state not in _WELL):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]

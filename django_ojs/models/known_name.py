@@ -13,15 +13,15 @@ class NameKind(models.TextChoices):
 
 
 class KnownName(StoredModel):
-    """A name, and the caller that was the first to send it; empty if it was known before.
+    """A name, and the caller that sent it first, or no caller if it was known before.
 
-    HTTP_MAX_NAMES bounds how many a caller may have.
+    HTTP_MAX_NAMES limits how many names a caller may have.
     """
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=8, choices=NameKind.choices)
     name = models.CharField(max_length=255)
-    #: A long one is stored as its digest: no database indexes a text of any length.
+    #: A long id is stored as its digest: no database indexes a text of any length.
     principal = models.CharField(max_length=255, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

@@ -51,7 +51,7 @@ class Queue(StoredModel):
 class Overview(Queue):
     """The overview page of the admin, and its permission.
 
-    A proxy, because `dumpdata` reads the table of every other model.
+    A proxy, because `dumpdata` would read the table of any other kind of model.
     """
 
     class Meta:

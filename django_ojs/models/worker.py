@@ -35,8 +35,8 @@ class Worker(StoredModel):
     )
     metadata = models.JSONField(default=dict)
     concurrency = models.PositiveIntegerField(null=True)
-    # An operator may change `concurrency` to a number from the first to the second. The third is
-    # the number that an operator has chosen, until the worker reports it.
+    # An operator may change `concurrency` to a number from `least_slots` to `most_slots`, which is
+    # `wanted_slots` until the worker reports it.
     least_slots = models.PositiveIntegerField(null=True)
     most_slots = models.PositiveIntegerField(null=True)
     wanted_slots = models.PositiveIntegerField(null=True)

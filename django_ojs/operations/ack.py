@@ -29,8 +29,8 @@ def ack(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> 
 def complete(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> None:
     """Complete an active job in the transaction of its handler. Raises as `ack` does.
 
-    After the commit, the worker calls `transitions.follow_up_ack` for the rest, so that this does
-    not use up the time of the handler.
+    After the commit, the worker calls `transitions.follow_up_ack` for the rest, so that the rest
+    does not count towards the timeout.
     """
     check_result(result)
     _complete(job_id, claim, result, is_followed_up=False)
@@ -65,7 +65,7 @@ def ack_batch(
 ) -> set[UUID]:
     """Complete many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return the ids of those that it still held. The others were cancelled, or their leases had
+    Return the ids of the jobs that it still held. The others were cancelled, or their leases had
     lapsed.
     """
     return transitions.complete(worker_id, finished, known)

@@ -16,8 +16,8 @@ from django_ojs.storage import database, notify, transitions
 def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     """Make a pending job available.
 
-    With `is_tried_again`, it hardly waits for the lock of the job's queue, because the caller tries
-    again. Raises JobNotFound, Conflict when the job is not pending, and QueueFull.
+    With `is_tried_again`, it waits only briefly for the lock of the job's queue, because the caller
+    tries again. Raises JobNotFound, Conflict when the job is not pending, and QueueFull.
     """
     held = transitions.lock(job_id)
 

@@ -114,7 +114,7 @@ def beat(
         if directive is not None:
             return BeatResponse(state=directive, jobs_extended=0)
 
-    # A session that the worker no longer sends has ended, and does not mean that it died.
+    # A session that the worker no longer sends is removed: its end does not mean that it died.
     session_pid, session_started_at = session or (None, None)
     reported = {
         "state": state,
@@ -182,7 +182,7 @@ def _extend_held(
     free = transitions.lock_free(mine)
     extended = 0
     if free:
-        # A lease that the error of a hook keeps from its extension is like one that is locked.
+        # A lease that is not extended because a hook failed counts as locked.
         done = transitions.change_together(
             EventType.JOB_HEARTBEAT,
             free,
@@ -207,7 +207,7 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
 def attach_session(worker_id: str) -> Session | None:
     """Record this thread's database session as the worker's, and return it.
 
-    Return None when it is not the worker's alone.
+    Return None when others may use the session too.
     """
     session = database.dialect().session(database.connection())
     if session is not None:
@@ -218,7 +218,7 @@ def attach_session(worker_id: str) -> Session | None:
 
 @database.write_transaction
 def direct(worker_id: str, directive: Directive) -> bool:
-    """Set the directive that a worker gets with its next BEAT. Return False for an unknown one."""
+    """Set the directive that a worker gets with its next BEAT. Return whether the worker exists."""
     workers = Worker.primary.filter(pk=worker_id)
     running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
     active = running.select_for_update().values_list("active_jobs", flat=True).first()
@@ -230,7 +230,7 @@ def direct(worker_id: str, directive: Directive) -> bool:
 
 
 def _renew(worker_id: str, interval: timedelta, session: Session | None) -> Directive | None:
-    """Record a heartbeat by literal SQL. Return None if there is more to store."""
+    """Record a heartbeat by one statement. Return None if there is more to store."""
     if is_published(EventType.WORKER_HEARTBEAT):
         return None
     connection = database.connection()

@@ -1,7 +1,7 @@
 """The `dead_letter_queue` of a queue (ojs-queue-config §6.4), which its dead letters are moved to.
 
-They stay discarded, as ojs-dead-letter §4.1 says, so that no worker fetches them. A retry returns
-them to the queue where they ran.
+The dead letters stay discarded (ojs-dead-letter §4.1), so that no worker fetches them. A retry
+returns them to the queue where they ran.
 """
 
 from collections import defaultdict

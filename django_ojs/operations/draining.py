@@ -1,4 +1,4 @@
-"""Draining queues (ojs-queue-config §5.1): they accept no jobs, and workers finish theirs."""
+"""Draining queues (ojs-queue-config §5.1) accept no jobs, and workers finish the jobs in them."""
 
 from collections.abc import Iterable
 

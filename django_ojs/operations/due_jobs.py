@@ -28,13 +28,13 @@ class DueCheck:
 
     @property
     def conditions(self) -> list[str]:
-        """The conditions of its query: whether there are due jobs, and expired ones."""
+        """The conditions of its query: that there are due jobs, and that there are expired ones."""
         return [due_condition(self._since), expired_condition(self._since)]
 
     def promote(self, queues: Sequence[str] | None = None, which_hold: Sequence[bool] = ()) -> int:
         """Query for due and for expired jobs, and promote the due ones. Return how many.
 
-        A caller that has asked already passes which of the conditions hold.
+        A caller that has queried the `conditions` already passes which of them hold.
 
         If more are due than fit in one batch, each of `queues`, or of all queues, gets a share of a
         second batch, so that a burst in one queue does not delay the others.

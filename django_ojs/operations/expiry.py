@@ -1,4 +1,4 @@
-"""Expiry: discard jobs that wait longer than they may.
+"""Expiry: discard jobs that have waited longer than allowed.
 
 The limit is `expires_at` (ojs-core §5.2), which also holds the end of `enqueue_ttl` and of
 `total_timeout` (ojs-timeouts §5).

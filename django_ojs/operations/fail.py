@@ -44,7 +44,7 @@ def fail(
     """Record a failed run: the job waits for its next attempt, or is discarded.
 
     An outcome that the handler raised takes precedence over the policy (ojs-retry §7.2). A failure
-    with `rate_limit_until` pauses the limit key of the job, which waits as long and spends no
+    with `rate_limit_until` pauses the limit key of the job; the job waits until then and spends no
     attempt. Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active
     under another claim.
     """
@@ -63,7 +63,7 @@ def fail(
 
 
 class Ended(NamedTuple):
-    """What a job is after a failed run, by the decision about it."""
+    """A job after a failed run, as it was decided."""
 
     state: State
     spent: int
@@ -153,7 +153,7 @@ def _within_total_timeout(job: Job | Claimed, decision: Decision) -> Decision:
 
 @database.write_transaction
 def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY_CLAIM) -> Job:
-    """Postpone a job that this worker cannot run by `delay`, without spending an attempt.
+    """Postpone by `delay` a job that this worker cannot run, without spending an attempt.
 
     Raises as `fail` does.
     """
@@ -172,7 +172,7 @@ def postpone_batch(
 ) -> None:
     """Postpone jobs of one worker, given as (id, run), as `postpone` does, in a few statements.
 
-    Those that it no longer holds, or that another session has locked, are left as they are.
+    Jobs that it no longer holds, or that another session has locked, are left as they are.
     """
     keys = [key for key, _ in transitions.lock_claimed(worker_id, claims)]
     if not keys:
@@ -291,7 +291,7 @@ def _known(job: Job, failure: Failure | None, *, spends: bool) -> Known:
 def _was_postponed(job: Job, error: dict[str, object]) -> bool:
     """Whether a history ends with a run that was postponed for the same reason.
 
-    Such runs are recorded once: until a deployment ends, a job may be postponed every half minute.
+    Such runs are recorded once, because a job may be postponed every half minute of a deployment.
     """
     last = Attempt.primary.filter(job_id=job.pk).order_by("-run", "-id").first()
     return last is not None and _is_postponement(last, error)

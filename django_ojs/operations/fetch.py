@@ -38,7 +38,7 @@ from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
 
 logger = logging.getLogger("django_ojs")
 
-#: How often a queue is claimed from again because another process has changed its rules.
+#: How often a claim is tried while other processes change the rules of its queue.
 TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
@@ -83,8 +83,8 @@ def fetch(
     only while its row exists. The row is removed when the worker counts as dead, and the rescue
     would not see jobs that are claimed after it.
 
-    The jobs are reserved for `visibility_timeout`, or else for their own timeout, or else for
-    `default_timeout`, which is VISIBILITY_TIMEOUT if it is not given. Raises PermissionDenied for a
+    The jobs are reserved for `visibility_timeout`, or else for their own visibility timeout, or
+    else for `default_timeout`, by default VISIBILITY_TIMEOUT. Raises PermissionDenied for a
     `worker_id` that the principal may not use.
     """
     if not registered:
@@ -143,9 +143,9 @@ def _give(
     marked: list[Claimed],
     jobs: list[Claimed],
 ) -> list[Claimed]:
-    """Give claimed jobs to a hook `fetched`. Return all jobs but those for which it raises.
+    """Give claimed jobs to a hook `fetched`. Return the jobs without those for which it raises.
 
-    These wait, so that they are not the first of the next claim.
+    The latter wait, so that they are not the first of the next claim.
     """
     try:
         hook(marked)
@@ -169,7 +169,7 @@ def _give(
 
 
 def _check_of_hook(error: Exception) -> None:
-    """Raise what is no fault of a hook, or has broken the caller's transaction."""
+    """Raise an error that is not the hook's fault, or has broken the caller's transaction."""
     is_broken = isinstance(error, DatabaseError) and database.connection().in_atomic_block
     if is_broken or isinstance(error, MemoryError) or database.may_pass(error):
         raise error
@@ -197,7 +197,7 @@ def _claim(
             if not rules or isinstance(error, OJSError):
                 raise
             _check_of_hook(error)
-            # It has undone the claim. The other queues must not wait for the end of the error.
+            # The error has undone the claim. Jobs of other queues can still be claimed.
             names = ", ".join(name for name, _ in hooks.registry.named_rules(rules))
             hooks.failed(names, f"failed in a claim of the queue {request.queue}", error)
             break
@@ -207,9 +207,9 @@ def _claim(
 def _keeps_claims(error: Exception, registered: bool) -> bool:
     """Say whether the jobs of earlier queues are returned although the claim of this one failed.
 
-    They are claimed, and the next FETCH meets the error again. If the transaction of the caller is
-    open, they are not claimed yet. A worker of the project gives back all that it may have claimed
-    after an outage (see `rescue.give_back_unknown`), so it gets the error.
+    Their claims are committed, and the next FETCH meets the error again. In an open transaction of
+    the caller they are not. A worker of the project gets the error of an outage, because it then
+    gives back all that it may have claimed (see `rescue.give_back_unknown`).
     """
     if database.connection().in_atomic_block or (registered and database.is_unavailable(error)):
         return False
@@ -227,7 +227,7 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
 
 
 def give_back(jobs: Sequence[Claimed]) -> None:
-    """Return claimed jobs that the caller will not get to their queues."""
+    """Return to their queues claimed jobs that the caller will not get."""
     for job in jobs:
         # If the caller's transaction is broken, its rollback returns them.
         with suppress(DatabaseError, InterfaceError, Conflict, JobNotFound):
@@ -255,8 +255,8 @@ def may_find(queues: Sequence[str]) -> bool:
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
     """Return how many available jobs must run alone, in the queues that are not paused.
 
-    None means all queues except those that are exclusive to another pool. If there are more than
-    `limit`, return that.
+    Queues that are exclusive to another pool are left out, and None means all others. If there are
+    more than `limit`, return `limit`.
     """
     kept = [name for name, owner in settings().pool_of_queue.items() if owner != pool]
     if queues is None:
@@ -364,7 +364,7 @@ def _pool_of(
     if pool:
         check_pool(pool)
         if worker_id is None:
-            raise InvalidRequest.of("worker_id", "is required with a pool: it is the member")
+            raise InvalidRequest.of("worker_id", "is required with a pool, which the worker joins")
     if worker_id is None or not (settings().pools or pool is not None):
         return None
     before = "" if worker is None else worker.pool
@@ -374,7 +374,7 @@ def _pool_of(
         raise InvalidRequest.of(
             "queues",
             f"must be queues of the pool {found.name}, to which this worker belongs",
-            hint="OJS['POOLS'] of the server has the queues of a pool.",
+            hint="OJS['POOLS'] of the server names the queues of a pool.",
         )
     if pool is not None and pool != before:
         worker_activity.join_pool(worker_id, pool, queues, principal, is_known=worker is not None)
@@ -385,7 +385,7 @@ def check_pool(name: str) -> None:
     """Raise InvalidRequest unless there is a pool with this name."""
     if settings().pool(name) is None:
         raise InvalidRequest.of(
-            "pool", "is not a pool of this server.", hint="OJS['POOLS'] of the server has them."
+            "pool", "is not a pool of this server.", hint="OJS['POOLS'] of the server names them."
         )
 
 

@@ -52,7 +52,7 @@ def record(
 
 
 def add(keys: Collection[UUID], statement: Callable[[], None]) -> None:
-    """Execute a statement that adds to the histories of these jobs, which they do not need."""
+    """Execute a statement that adds to the histories of these jobs. It may fail (see `record`)."""
     try:
         stored = database.run_optional(statement)
     except database.OptionalError as failed:
@@ -80,8 +80,8 @@ class _HistoryFailures:
             return
         self._logged_at = now
         logger.warning(
-            "Failed runs are not in the histories of their jobs, which go on: %s. Check the table "
-            "ojs_attempt.",
+            "The histories of jobs lack runs that could not be stored (%s). The jobs go on. Check "
+            "the table ojs_attempt.",
             type(error.__cause__).__name__,
         )
 

@@ -3,9 +3,9 @@
 An order maps the columns of a list, with "-" for descending, to the types of their values; the last
 column is unique. A cursor has the values of these columns in one row, so it stays valid when rows
 are added and deleted. Its text is opaque to clients. The admin, the HTTP API and the command line
-read their lists in this way, and a page by number is one with an offset. Two lists have no such
-order: the log of events, whose positions a reader keeps (`events.operations.log`), and jobs that
-are sorted (`jobs.numbered_pages`).
+read their lists in this way, and a page that is asked for by number has an offset. Two lists have
+no such order: the log of events, whose positions a reader keeps (`events.operations.log`), and jobs
+that are sorted (`jobs.numbered_pages`).
 """
 
 import base64
@@ -31,7 +31,7 @@ Count = tuple[int, bool]
 Row = TypeVar("Row")
 Other = TypeVar("Other")
 
-#: Rows are counted up to this: about 20 ms.
+#: Rows are counted up to this number, which takes about 20 ms.
 COUNT_LIMIT: Final = 10_000
 
 _MAX_LENGTH: Final = 1_024
@@ -89,7 +89,7 @@ class Page(Generic[Row]):
         return self.count()[0]
 
     def showing(self, rows: list[Other]) -> "Page[Other]":
-        """Return this page with what is shown of its rows in their place."""
+        """Return this page with these rows in place of its own."""
         return replace(self, rows=rows)  # type: ignore[return-value,arg-type]  # of other rows
 
 
@@ -103,8 +103,8 @@ def page(
 ) -> Page[Row]:
     """Return a page of the rows of a query. Raises InvalidRequest for an invalid cursor.
 
-    `among` are the rows that a scan reads to find those of `found`, of which there may be few. The
-    page ends when `scan_limit` of them are read.
+    If `found` may have few rows, `among` has the rows that a scan reads to find them. The page then
+    ends when the scan has read `scan_limit` rows.
     """
     rest, end = rest_of(found, order, wanted), None
     if among is not None:
@@ -132,7 +132,7 @@ def page_from(
 ) -> Page[Row]:
     """Return a page of rows in the order in which they were read.
 
-    There are more after them if these are more than the page has, or if their scan has an `end`.
+    More rows follow if there are more than the page can hold, or if their scan has an `end`.
     """
     if len(rows) > wanted.limit:
         rows, scanned = rows[: wanted.limit], None
@@ -190,12 +190,12 @@ def scan_end(rest: QuerySet[Any, Any], order: Order, limit: int) -> Cursor | Non
 
 
 def until(found: QuerySet[Any, Row], cursor: Cursor, order: Order) -> QuerySet[Any, Row]:
-    """Return the rows up to a cursor, the one at the cursor included."""
+    """Return the rows up to a cursor, including the row at the cursor."""
     return _cut(found, cursor, order, "gt", "lt", last=True)
 
 
 def count_up_to(found: QuerySet[Any, Any], limit: int | None = None) -> Count:
-    """Return how many rows these are, `limit` at most, and whether there are more."""
+    """Return how many rows there are, counted up to `limit`, and whether there are more."""
     limit = limit or COUNT_LIMIT
     seen = found.order_by()[: limit + 1].count()
     return min(seen, limit), seen > limit
@@ -237,7 +237,7 @@ def write(cursor: Cursor) -> str:
 
 
 def read(text: str, order: Order) -> Cursor:
-    """Parse the text of a cursor. Raises InvalidRequest for one that is not of this order."""
+    """Parse the text of a cursor. Raises InvalidRequest for a cursor of another order."""
     try:
         if len(text) > _MAX_LENGTH:
             raise ValueError

@@ -19,9 +19,9 @@ def push_by_operator(
     copy_of: UUID | None = None,
     changed: Collection[str] = (),
 ) -> EnqueuedJob:
-    """Store one job as `push` does. A copy is recorded with the job that it is a copy of.
+    """Store one job as `push` does. The audit trail names the original of a copy.
 
-    `changed` are the fields in which it differs from the job that it is a copy of.
+    `changed` are the fields in which a copy differs from its original.
     """
     result = _push(envelope, options, copy_of, sorted(changed))
     if isinstance(result, OJSError):

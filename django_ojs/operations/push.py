@@ -40,23 +40,23 @@ class PushOptions:
     generated_ids: bool = False
     #: The caller sent several jobs, so the `details` of an error about one have its `index`.
     batch: bool = False
-    #: What the hooks of extensions are told of this enqueue: each is a value of another class.
+    #: What the hooks of extensions are told of this enqueue. Each note has a class of its own.
     notes: tuple[object, ...] = ()
     #: Check the bound of a queue as it is stored now: another process may have set it within the
     #: last second. That costs a tenth of an insert.
     checks_bound: bool = False
-    #: Store the jobs in this database, whatever the routes of the outbox: this server follows them.
+    #: Store the jobs here, whatever the routes of the outbox: a workflow follows its steps here.
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
     #: Tell the extensions which jobs were rejected. If False, the caller does, because it tries the
     #: jobs again.
     tells_rejected: bool = True
-    #: The caller has other jobs to store, and tries these again. Open transactions therefore hardly
-    #: delay this call: UniqueKeyLocked or QueueFull is raised.
+    #: The caller has other jobs to store, and tries these again. So this call hardly waits for open
+    #: transactions, but raises UniqueKeyLocked or QueueFull.
     is_tried_again: bool = False
-    #: The transactions that are open in this process are the caller's. If False, the caller sent a
-    #: request, and the site may have opened them around it.
+    #: Whether the transactions that are open in this process are the caller's. If not, the caller
+    #: sent a request, and the site may have opened them around it.
     has_transaction: bool = True
 
     def note(self, kind: type[T]) -> T | None:

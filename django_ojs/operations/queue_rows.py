@@ -19,7 +19,7 @@ RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
 
 
 def rows() -> QuerySet[Queue]:
-    """All rows that represent queues, deleted ones included."""
+    """Return all rows of queues, including deleted queues."""
     return Queue.primary.exclude(pk__in=RESERVED)
 
 
@@ -85,7 +85,7 @@ def _settle(deleted: list[str]) -> int:
 def put_rules_right() -> int:
     """Give queues the rules of their configurations, and return how many rows were changed.
 
-    A program that wrote a configuration without this package, such as SQL, left the rules as they
+    A configuration that was written without this package, such as by SQL, left the rules as they
     were.
     """
     stored = Queue.primary.values_list("pk", "rules", "config")

@@ -23,7 +23,7 @@ _DEADLINES: Final = ("expires_at", "enqueue_ttl", "total_timeout")
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again, at attempt 0, and keep the history of its errors.
 
-    One in a dead-letter queue returns to the queue where it ran. A deadline that has passed is
+    A job in a dead-letter queue returns to the queue where it ran. A deadline that has passed is
     removed, because the job would be discarded again at once. Raises JobNotFound, Conflict when it
     is not discarded, QueueFull, and QueuePaused where the queue is draining.
     """
@@ -38,7 +38,7 @@ def retry(job_id: UUID) -> Job:
 
 
 def revive(held: Collection[Job]) -> int:
-    """Make the discarded ones of these jobs available; the caller has locked them.
+    """Make the discarded jobs among these available; the caller has locked them.
 
     Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them. It
     does not tell the extensions which jobs were rejected: the caller does, or tries the jobs one by

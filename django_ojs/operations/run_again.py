@@ -1,4 +1,4 @@
-"""Run what a job did again: enqueue a copy of a job that has ended."""
+"""Run a job again: enqueue a copy of one that has ended."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -13,16 +13,16 @@ from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import transitions
 
-#: What belonged to the first run.
+#: Members that belong to the old job alone.
 _NOT_COPIED: Final = ("id", "scheduled_at", "expires_at")
 
 
 def run_again(job_id: UUID) -> EnqueuedJob:
     """Enqueue a new job with the type, arguments, metadata and options of one that has ended.
 
-    That one stays as it is. The copy is available at once and has no deadline. Raises JobNotFound,
-    Conflict when the job has not ended or has offloaded arguments, and what PUSH raises:
-    DuplicateJob, QueueFull.
+    The old job stays as it is. The copy is available at once and has no `expires_at`; its
+    `enqueue_ttl` and `total_timeout` begin anew. Raises JobNotFound, Conflict when the job has not
+    ended or has offloaded arguments, and what PUSH raises: DuplicateJob, QueueFull.
     """
     job = ended(job_id)
     return push_by_operator(copy(job), copy_of=job_id)

@@ -1,4 +1,4 @@
-"""Signs of life: how long a claim and a worker last without one.
+"""Signs of life of workers, and how long a claim and a worker last without one.
 
 ojs-core §7.5, worker-protocol §5 and §10.
 """
@@ -32,8 +32,8 @@ SHORTEST_SILENCE = timedelta(seconds=45)
 
 _MILLISECOND = timedelta(milliseconds=1)
 
-#: A check of other workers that took more than this many seconds is out of date, because this
-#: process was stopped meanwhile.
+#: A statement that took more than this many seconds had to wait for a lock, or this process was
+#: stopped.
 LONG_WAIT: Final = 0.5
 
 _NO_JOB: Final = UUID(int=0)
@@ -44,7 +44,7 @@ class Principal:
     """The sender of the requests of a worker. An empty `id` means a worker of this project.
 
     A principal that is `limited` to some queues may write only the workers that it made known. Any
-    other may write every worker, and becomes its owner.
+    other may write every worker, and then becomes its owner.
     """
 
     id: str = ""
@@ -107,14 +107,14 @@ def register(
 def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
     """Return the columns of the worker that a BEAT changes, besides what the worker reports.
 
-    `interval` is the time to its next beat, if it sends this, now or earlier. If it does not, the
-    interval is the time since its last beat.
+    `interval` is the time to its next beat, if it sends this. If not, the one that it sent earlier
+    counts, or else the time since its last beat.
     """
     seen = {"seen_at": Now(), "beat_at": Now()}
     if interval is not None:
         milliseconds = interval // _MILLISECOND
         in_time = When(beat_at__gt=Now() - 2 * interval, then=F("steady_since"))
-        # This stands before the time of the beat, because MariaDB sets one column after the other.
+        # `steady_since` comes before `beat_at`, because MariaDB sets one column after the other.
         return (
             {"steady_since": Coalesce(Case(in_time), Now())}
             | seen
@@ -137,13 +137,13 @@ def jobs_are_writable() -> bool:
 
 
 def may_judge() -> bool:
-    """Whether silent workers can be judged: until now, they could have stored a report."""
+    """Whether silent workers can be judged, because they could have stored a report until now."""
     return jobs_are_writable() and raw_queries.holds(database.dialect().steady())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownWorker:
-    """What a FETCH reads of a worker's row, with the database's time then as `now`."""
+    """What a FETCH reads of a worker's row. `now` is the time of the database at the reading."""
 
     owner: str
     pool: str
@@ -152,7 +152,7 @@ class KnownWorker:
     seen_at: datetime
     dead_after_ms: int
     now: datetime
-    #: Which of the conditions that were asked for with it hold.
+    #: Which of the conditions given to `find` hold.
     which_hold: Sequence[bool]
 
     @property
@@ -167,7 +167,7 @@ _READ: Final = ("owner", "pool", "directive", "beat_at", "seen_at", "dead_after_
 def find(worker_id: str, conditions: Sequence[str] = ()) -> KnownWorker | None:
     """Return a worker, or None if it is unknown.
 
-    Its statement also asks which of some conditions hold; see `raw_queries.which_hold`.
+    The same statement asks which of the conditions hold; see `raw_queries.which_hold`.
     """
     dialect = database.dialect()
     more = (dialect.now, *conditions)
@@ -183,7 +183,7 @@ def find(worker_id: str, conditions: Sequence[str] = ()) -> KnownWorker | None:
 def join_pool(
     worker_id: str, pool: str, queues: Sequence[str], principal: Principal, *, is_known: bool
 ) -> None:
-    """Store the pool that a worker names with its FETCH: later ones need not name it."""
+    """Store the pool that a worker names with a FETCH, so that later ones need not name it."""
     if is_known:
         _update(Worker.primary.filter(pk=worker_id), pool=pool)
     else:
@@ -200,12 +200,12 @@ def after_fetch(
 ) -> None:
     """Record a FETCH over HTTP as a sign of life; the first one makes the worker known.
 
-    Until its first BEAT a worker may be silent as long as the longest of its leases: it may be one
-    that never sends BEAT. `jobs` are those that it has just claimed, and `known` is its row before
-    the claim.
+    Until its first BEAT a worker may be silent as long as the longest of its leases, because it may
+    never send one. `jobs` are those that it has just claimed, and `known` is its row before the
+    claim.
 
     A sign of life is not written with every FETCH, because a worker may poll many times a second.
-    So what is written from the second one on is a tenth longer, and covers the next leases.
+    So from the second FETCH on, the silence that is allowed is a tenth longer than that lease.
     """
     longest = max([settings().http_visibility_timeout, *(job.lease for job in jobs)])
     if known is None:
@@ -249,7 +249,7 @@ def _update(worker: QuerySet[Worker], **values: Any) -> int:
 
 
 def after_progress(worker_id: str | None, principal: Principal) -> None:
-    """Record a progress report as a sign of life of a worker that promised no heartbeats."""
+    """Record a progress report as a sign of life of a worker that has sent no beat interval."""
     worker = Worker.primary.filter(pk=worker_id, beat_interval_ms=None)
     if principal.limited:
         worker = worker.filter(owner=principal.id)

@@ -1,1 +1,1 @@
-"""What the three doors show of queues, jobs and workers. It only reads, and only they import it."""
+"""What the admin, the HTTP API and the command line show. Of it, only `incidents` writes."""

@@ -1,7 +1,7 @@
 """What probably caused an incident: what changed shortly before it began.
 
-The events tell what happened, and the audit trail who did it. `KEEP_EVENTS` must have the events of
-queues and of workers, as it has by default.
+The events tell what happened, and the audit trail tells who did it. `KEEP_EVENTS` must have the
+events of queues and of workers, as it has by default.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,25 +20,25 @@ from django_ojs.spec.published import EventType, PastAct, PastEvent
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import State
 
-#: What happened this long before an incident may have caused it. Its time and that of an event are
-#: not of one clock.
+#: What happened this long before an incident may have caused it. Incidents and events have times of
+#: different clocks, which may differ by `_CLOCKS`.
 _BEFORE: Final = timedelta(minutes=15)
 _CLOCKS: Final = timedelta(seconds=1)
 #: Incidents whose causes are looked for: the first of each kind, as the overview shows them.
 _MOST: Final = 5
 
-#: The acts that the events of a queue tell too.
+#: The acts of operators that events of a queue report too.
 _OF_QUEUES: Final = {
     EventType.QUEUE_PAUSED: "queue.paused",
     EventType.QUEUE_RESUMED: "queue.resumed",
     EventType.QUEUE_CONFIG_UPDATED: "queue.configured",
 }
-#: What was done that may keep jobs of any queue waiting.
+#: The acts that may keep jobs of any queue waiting.
 _OF_ANY_QUEUE: Final = {
     "limit_key.paused": "a limit key was paused",
     "limit_key.overridden": "the limits of a key were changed",
 }
-#: The findings that may follow from it.
+#: The findings that may follow from these acts.
 _WAITING: Final = frozenset({"queue_late", "queue_full", "queue_nearly_full"})
 _WITHOUT_WORKER: Final = frozenset({"no_worker", "queue_unworked"})
 
@@ -46,7 +46,7 @@ _WITHOUT_WORKER: Final = frozenset({"no_worker", "queue_unworked"})
 def with_causes(found: Sequence[Finding]) -> list[Finding]:
     """Return incidents with a sentence on what probably caused the first of each kind.
 
-    `found` are the worst first, each with the time since when it holds.
+    `found` is sorted, worst first; each finding has the time since when it holds.
     """
     first = {kind[0].identity for kind in by_kind(found)[:_MOST]}
     if not first:
@@ -86,11 +86,11 @@ def _happened(
                 yield event.time, f"the worker {event.subject} {how}"
     if not finding.queue:
         return
-    # The event of a pause is the pause itself.
+    # A paused queue has no other cause than its pause.
     is_pause = finding.kind == "queue_paused"
     types = (EventType.QUEUE_PAUSED,) if is_pause else _OF_QUEUES
     for event in events:
-        # A pause or a bound of the queue makes no handler fail, nor slow.
+        # A finding about a type is about its handler, which no pause or bound makes fail or slow.
         if event.subject == finding.queue and event.type in types and not finding.type:
             yield event.time, _of_queue(event, acts)
     if finding.since is not None and not is_pause:
@@ -112,7 +112,7 @@ def _of_queue(event: PastEvent, acts: Sequence[PastAct]) -> str:
 
 
 def _who_did(event: PastEvent, acts: Sequence[PastAct]) -> str:
-    """Return who did what the event tells: both were stored in one transaction."""
+    """Return the operator of the act that was stored in the same transaction as the event."""
     action = _OF_QUEUES[event.type]
     return next(
         (
@@ -132,17 +132,17 @@ def _configured(queue: str, fields: Iterable[object]) -> str:
 
 
 def _done(finding: Finding, acts: Sequence[PastAct]) -> Iterator[tuple[datetime, str]]:
-    """Yield the acts of which no event tells, with their times."""
+    """Yield the acts that no event reports, with their times."""
     for act in acts:
         what = ""
         if act.action == "maintenance.started" and finding.kind == "maintenance":
             what = "it was switched on"
         elif act.action == "worker.directed" and finding.kind in _WITHOUT_WORKER:
-            # A change of its slots is none of these.
+            # A change of its slots is not a directive.
             directive = act.changes.get("directive")
             what = f"the worker {act.subject} was told to {directive}" if directive else ""
         elif finding.kind in _WAITING and act.action in _OF_ANY_QUEUE:
-            # Not which key: people may see an incident who may see no argument of a job.
+            # The key is not named, because people who may not see arguments may see incidents.
             what = _OF_ANY_QUEUE[act.action]
         elif finding.kind in _WAITING and act.subject == DEFAULT_POLICY:
             what = _configured(DEFAULT_POLICY, act.changes)
@@ -155,6 +155,6 @@ def _why_it_waits(queue: str) -> str:
     ready = Job.primary.filter(queue=queue, state=State.AVAILABLE).order_by("enqueued_at", "pk")
     if (job := ready.first()) is None:
         return ""
-    # An incident is shown to people who may see no argument of a job.
+    # People who may not see arguments may see incidents.
     why = not_running.why_not_running(job)
     return f"Its oldest ready job: {why.sentence}" if why else ""

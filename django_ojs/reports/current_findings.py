@@ -23,15 +23,15 @@ T = TypeVar("T")
 #: The kinds of findings about API keys.
 OF_KEYS: Final = frozenset({"api_key_rejected", "api_key_expires"})
 
-#: Queues that are checked for findings: the configured ones, and of the others those with the most
-#: waiting jobs.
+#: The most queues that are checked for findings besides the configured ones. They are the ones with
+#: the most waiting jobs.
 MAX_CHECKED: Final = 500
 
 
 class Query(Protocol):
     """Runs a named query.
 
-    It returns None without a result, such as that of a query that took too long.
+    It returns None if there is no result, for example because the query took too long.
     """
 
     def __call__(self, name: str, query: Callable[[], T]) -> T | None: ...
@@ -70,8 +70,8 @@ class CurrentFindings:
     def causes_within(self, within: Collection[str] | None) -> list[Finding]:
         """Return the findings that concern these queues, or all if it is None.
 
-        A finding that no worker runs at all concerns no single queue; that no worker takes the jobs
-        of a queue concerns this queue.
+        That no worker runs at all concerns no single queue, but that no worker takes the jobs of a
+        queue concerns this queue.
         """
         if within is None:
             return self.causes
@@ -86,7 +86,7 @@ def _without_limit(name: str, query: Callable[[], T]) -> T | None:
 def read(ask: Query = _without_limit, *, with_keys: bool = True) -> CurrentFindings:
     """Return the findings, with the figures from which they follow.
 
-    `with_keys` includes those about API keys, which the role of a worker may not read.
+    `with_keys` includes findings about API keys, which the role of a worker may not read.
     """
     unread: list[str] = []
 

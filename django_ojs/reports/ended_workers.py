@@ -1,4 +1,4 @@
-"""Workers that ended: from their events, because an ended worker has no row.
+"""Workers that ended. They are read from events, because an ended worker has no row.
 
 `KEEP_EVENTS` must have `worker.stopped`, as it has by default.
 """
@@ -79,7 +79,7 @@ def get(worker_id: str) -> EndedWorker | None:
 
 
 def latest_runs() -> QuerySet[Attempt]:
-    """The latest unsuccessful runs, which are a bounded range of the primary key."""
+    """Return the latest unsuccessful runs, which are a bounded range of the primary key."""
     newest = Subquery(Attempt.primary.order_by("-pk").values("pk")[:1])
     return Attempt.primary.filter(pk__gt=newest - MOST_RUNS)
 

@@ -36,7 +36,7 @@ _WHEN_FULL: Final = {
     "drop_oldest": "Its oldest jobs are dropped for new ones.",
 }
 
-#: The findings that follow if no worker runs, or if no worker does the maintenance.
+#: The findings from which others follow: no worker runs, or nothing does the maintenance.
 _OF_NO_WORKER: Final = frozenset({"no_worker"})
 _OF_NO_MAINTENANCE: Final = frozenset({"no_worker", "no_maintenance", "maintenance"})
 
@@ -286,7 +286,7 @@ def _of_bound(row: OverviewRow) -> list[Finding]:
     )
     if full.level is not Level.GOOD:
         is_full, has_room = full.level is Level.BAD, full.pressure < 1
-        # With room again it goes on as an incident for a while, because it may fill again.
+        # When the queue has room again, the incident lasts for a while, because it may fill again.
         how = "is nearly full" if not is_full else "was full lately" if has_room else "is full"
         when = _WHEN_FULL[row.status.config.backpressure.strategy]
         return [
@@ -514,7 +514,7 @@ def locked(holder: LockHolder) -> Finding:
         subject=str(holder.pid),
         severity=Severity.CRITICAL,
         text=f"The rows of {number_of(holder.jobs, 'running job')} are locked by {holder.name}.",
-        why="Their outcomes cannot be stored, and their leases not be extended, meanwhile.",
+        why="Meanwhile their outcomes cannot be stored, nor their leases extended.",
         cure=(f"End that transaction, or its session: SELECT pg_terminate_backend({holder.pid});"),
         jobs=holder.jobs,
         since=holder.since,

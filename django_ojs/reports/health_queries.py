@@ -1,7 +1,7 @@
 """What is read for the findings about the health of the system, besides the queues.
 
-Each is some bounded range of an index, and of the last moments: no job is counted in the whole
-table.
+Each query reads a bounded range of an index, about the last moments. None counts the whole table of
+jobs.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ MOST_TYPES: Final = 10
 OLD: Final = timedelta(minutes=15)
 #: How long maintenance may be late before it is a finding.
 LATE: Final = timedelta(minutes=1)
-#: If the maintenance was done last so long ago, no process does it.
+#: If the maintenance was last done this long ago, no process does it.
 LATE_MAINTENANCE: Final = timedelta(seconds=12)
 
 #: A worker, a job and its type, when the job was taken back, and whether the worker is alive.
@@ -55,8 +55,8 @@ _LostRun: TypeAlias = tuple[str | None, UUID, str, datetime, bool]
 class LostWorkers:
     """Workers whose jobs were taken back, with the number of jobs that each had.
 
-    `job` and `type` are those that most of them had in common, `having` says how many. `silent` is
-    for how long workers that are alive did not answer, at most, if it is known.
+    `job` and `type` are what most of them had in common, and `having` says how many of them.
+    `silent` is the longest time for which live workers did not answer, if it is known.
     """
 
     jobs_of: Counter[str]
@@ -98,7 +98,7 @@ class Observations:
     is_behind: bool = False
     #: Whether a process does the maintenance.
     is_maintained: bool = True
-    #: What extensions have found, and what those look for that have found nothing.
+    #: What extensions have found, and what the others have looked for.
     found: Sequence[Finding] = ()
     absent: Sequence[str] = ()
 
@@ -110,7 +110,7 @@ class Signs:
     One statement reads these signs, and only those found cost further queries.
     """
 
-    #: Whether jobs are due, became due or expired over a minute ago, and still wait.
+    #: Whether jobs are due; whether some became due or expired over a minute ago, and still wait.
     due: bool = True
     is_behind: bool = False
     #: Whether a process does the maintenance.
@@ -132,7 +132,7 @@ class Signs:
 def signs(*, with_keys: bool = True) -> Signs:
     """Read the signs of what may be wrong; each is found at the end of an index.
 
-    `with_keys` includes those about API keys, which the role of a worker may not read.
+    `with_keys` includes signs about API keys, which the role of a worker may not read.
     """
     ago = database.dialect().ago
     hour, delay = ago(LATELY.total_seconds()), settings().unknown_type_delay
@@ -196,7 +196,7 @@ def observe(seen: Signs) -> Observations:
 
 
 def maintained() -> timedelta | None:
-    """Return how long ago a process did the maintenance; None: no process has the task."""
+    """Return how long ago a process did the maintenance, or None if no process has this task."""
     held = Lease.primary.filter(pk=lease.MAINTENANCE)
     # The clock of the database has set the end of the lease.
     left = held.values_list(F("until") - Now(), flat=True).first()
@@ -264,7 +264,7 @@ def taken_back() -> TakenBack:
 
 
 def _silent(runs: Sequence[_LostRun]) -> timedelta | None:
-    """Return for how long workers that are alive did not answer, at most.
+    """Return the longest time for which live workers did not answer.
 
     A worker was silent for some time before its jobs were taken back, and until its heartbeats were
     stored again.
@@ -299,7 +299,7 @@ def _lost(runs: Sequence[_LostRun]) -> LostWorkers | None:
         type_of[job] = type
     job, workers = max(by_job.items(), key=lambda item: len(item[1]))
     type, of_type = max(by_type.items(), key=lambda item: len(item[1]))
-    # A single worker shows a pattern only if it had one job, or mostly jobs of one type.
+    # A single worker shows a pattern only if it had one job, or only jobs of one type.
     is_job = len(workers) > 1 or len(by_job) == 1
     is_type = is_job or len(of_type) > max(1, len(number) // 2) or len(by_type) == 1
     return LostWorkers(
@@ -314,9 +314,8 @@ def _lost(runs: Sequence[_LostRun]) -> LostWorkers | None:
 def next_jobs() -> tuple[Counter[str], list[HeldBack]]:
     """Return how many jobs are due and not yet available, by queue, and the unknown types.
 
-    Of both, the jobs that are due first are read, up to `MOST`. Workers without a handler for a job
-    postpone it for a while, so a type is found when a worker meets it, and no query counts the
-    whole table.
+    The jobs that are due first are read, up to `MOST`. Workers without a handler for a job postpone
+    it for a while, so an unknown type is found among them, and no query counts the whole table.
     """
     rows = Job.primary.filter(
         state__in=(State.SCHEDULED, State.RETRYABLE),

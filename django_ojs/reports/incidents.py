@@ -1,4 +1,4 @@
-"""Incidents: an urgent finding is kept in a row while it lasts, and for an hour after its end.
+"""Incidents: an urgent finding is stored while it lasts, and for an hour after its end.
 
 Several processes look for findings at the same time, and none waits for another. Each reads the
 rows first, and later changes only rows that are as it read them, because what another process has
@@ -32,8 +32,7 @@ SAME_WITHIN: Final = timedelta(minutes=1)
 #: Its text and numbers are written at most this often, but at once if its severity changes.
 WRITTEN_EVERY: Final = timedelta(seconds=15)
 
-#: At most so many are kept, the worst first, because problems of five hundred queues have one
-#: cause.
+#: The most incidents that are stored, because problems of five hundred queues have one cause.
 MOST: Final = 100
 
 #: The length of the column.
@@ -41,18 +40,18 @@ _MOST_IDENTITY: Final = 600
 
 
 def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Sequence[Finding]:
-    """Return what was found, with the time since when it has been so; see `look_at_all`."""
+    """Return what was found, with the time since when it holds; see `look_at_all`."""
     return look_at_all(within, and_keep=and_keep)[0]
 
 
 def look_at_all(
     within: Collection[str] | None = None, *, and_keep: bool = True
 ) -> tuple[Sequence[Finding], CurrentFindings]:
-    """Return what was found, worst first, and what it was found in.
+    """Return what was found, worst first, and all that was read for it.
 
     `within` are the queues that the caller may use; with them, only findings about these are
-    returned. With `and_keep`, starts and ends are written, if possible; without it, `since` is that
-    of the finding itself, and no cause is known.
+    returned. With `and_keep`, starts and ends are written, if possible; without it, `since` is the
+    finding's own or now, and no cause is known.
     """
     now = timezone.now()
     before = rows() if and_keep else {}
@@ -81,7 +80,7 @@ def rows() -> dict[str, Incident]:
 def explained(
     before: Mapping[str, Incident], found: Sequence[Finding], now: datetime
 ) -> list[Finding]:
-    """Return findings with what probably caused those that are no incident yet."""
+    """Return findings; those that begin an incident get their probable cause."""
     new = {
         each.identity: since(each, None, now)
         for each in without_consequences(found)
@@ -111,7 +110,7 @@ def _is_new(row: Incident | None, now: datetime) -> bool:
 def ended(
     before: Mapping[str, Incident], found: Sequence[Finding], *, now: datetime, are_complete: bool
 ) -> list[Incident]:
-    """Return those that are over, the latest first. `found` are all findings."""
+    """Return the incidents that are over, the latest first. `found` are all findings."""
     lasting = {each.identity for each in found if each.is_incident}
     said = _said_at_the_end(found)
     over = []
@@ -136,9 +135,9 @@ def write(
 ) -> None:
     """Keep what was found at `now`; `before` are the rows as they were before the search.
 
-    `found` are all findings: one that follows from another is not kept, and has not ended. If not
-    all could be read, what was not found may last, and so may these kinds of findings. A failed
-    write is logged, and changes nothing of what is shown.
+    `found` are all findings: one that follows from another is not kept, and has not ended. What was
+    not found may last if `are_complete` is False, or if its kind is in `without`. A failed write is
+    logged, and does not change what is shown.
     """
     causes = without_consequences(found)
     incidents = {each.identity: each for each in causes if each.is_incident}
@@ -204,7 +203,7 @@ def _row(finding: Finding, now: datetime) -> Incident:
 
 
 def _said_at_the_end(found: Sequence[Finding]) -> dict[str, str]:
-    """Return what the owners say of incidents that are over: an advice of the same identity."""
+    """Return the texts of advice, which describe incidents of the same identity that are over."""
     return {each.identity: each.text for each in found if not each.is_incident}
 
 

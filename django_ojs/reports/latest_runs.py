@@ -18,12 +18,12 @@ from django_ojs.reports import ended_workers
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
 
-#: Jobs that completed last, and are read to find those of one worker.
+#: How many of the jobs that completed last are read to find those of one worker.
 MOST_COMPLETED: Final = 10_000
 _NO_FAILURE: Final = frozenset(
     {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
 )
-#: Running jobs of the workers of a queue that are read.
+#: The most running jobs of a queue that are read.
 MOST_RUNNING: Final = 500
 
 
@@ -40,7 +40,7 @@ class EndedRun:
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended neither with a result nor because an operator ended it."""
+        """Whether the run failed: it was not completed, cancelled or returned."""
         return self.outcome is not None and self.outcome not in _NO_FAILURE
 
     @property
@@ -92,7 +92,7 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotHolder:
-    """The type that holds the most slots of a queue: how many, and since when the longest."""
+    """The type that holds the most slots of a queue, how many, and since when the first of them."""
 
     type: str
     slots: int

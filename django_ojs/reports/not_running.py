@@ -1,6 +1,6 @@
 """Why a job does not run: one sentence for operators, and what would mend it.
 
-It reads some rows, and of the jobs before it at most `MOST_BEFORE`.
+It reads some rows, and at most `MOST_BEFORE` of the jobs before it.
 """
 
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ from django_ojs.storage import holds, queue_configs
 
 #: The most jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000
-#: The workers of a queue whose jobs are read, and the queues of these jobs that are named.
+#: The most workers of a queue whose jobs are read, and the most queues of these that are named.
 _MOST_WORKERS: Final = 100
 _MOST_NAMED: Final = 5
 #: The latest events of a queue, among which its pause is found.
 _MOST_EVENTS: Final = 200
 
-# A worker of a newer release may have what this process lacks.
+# A worker of a newer release may have an extension that this process lacks.
 _REPAIR: Final = (
     "If no worker has the extension any more, let the jobs run without it: manage.py ojs doctor "
     "--only remains --repair."
@@ -103,8 +103,8 @@ def _blocked(job: Job) -> NotRunning | None:
     if missing := hooks.missing_rules(queue_configs.rules_of(job.queue)):
         names = ", ".join(map(name_of, numbers_of(missing)))
         sentence = (
-            f"The queue {job.queue} has a rule of an extension that is not installed here, or has "
-            f"none ({names}). A worker without the rule takes no job of it. {_REPAIR}"
+            f"The queue {job.queue} has a rule of an extension that is not installed here, or that "
+            f"has no rule ({names}). A worker without the rule takes no job of it. {_REPAIR}"
         )
         return NotRunning(kind="unruled", sentence=sentence)
     if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
@@ -167,7 +167,7 @@ def _in_line(job: Job, may_see: bool) -> NotRunning:
 
 
 def _others_first(queue: str) -> str:
-    """Return that other queues have all slots of the workers of a queue, if that is so."""
+    """Return a sentence if jobs of other queues have all slots of the workers of a queue, or ""."""
     listening = workers.listening(queue, limit=_MOST_WORKERS)
     ids = [each.worker.pk for each in listening.workers]
     active = Job.primary.filter(state=State.ACTIVE, worker_id__in=ids).order_by()
@@ -190,13 +190,13 @@ def _held(hold: int) -> str:
         if extension.number == number and hold in holds.owned():
             return f"The extension {extension.name} holds it."
     return (
-        f"It is held for an extension that is not installed, or holds none ({name_of(number)}). "
-        f"{_REPAIR}"
+        "It is held for an extension that is not installed, or that holds no jobs "
+        f"({name_of(number)}). {_REPAIR}"
     )
 
 
 def _place(before: int, minutes: float) -> str:
-    """Return how many jobs are before one, and how long they take, if that is known."""
+    """Return a sentence about the jobs before one, with the time that they take if it is known."""
     found = f"{formatting.grouped(min(before, MOST_BEFORE))} jobs of its queue are before it"
     take, duration = "take", f"≈ {formatting.duration(minutes * 60)}"
     if before > MOST_BEFORE:

@@ -1,6 +1,6 @@
 """The queues with their depth, pressure, rates and workers, for the overview of operators.
 
-Of the jobs, it reads only the oldest available one of each queue.
+It reads no jobs, except some to find claims without the id of a worker.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
 
-#: Workers that are read to count the listeners of each queue.
+#: The most workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000
 
 #: How many jobs are read to find claims without the id of a worker, and how old they may be.
 MOST_JOBS = 1_000
 LATELY = timedelta(seconds=15)
 
-#: A flow has so many minutes, and its rates are means over the last whole ones of these.
+#: A flow has this many minutes, and its rates are means over the last five whole ones.
 FLOW_MINUTES = 60
 RATE_MINUTES = 5
 
@@ -44,9 +44,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fullness:
-    """How full a bounded queue is: an extension says it (`Extension.fullness`)."""
+    """How full a bounded queue is, as an extension reports it (`Extension.fullness`)."""
 
-    #: Depth ÷ bound, of the bound that is nearer: these two are in jobs or in bytes.
+    #: Depth ÷ bound, of the nearer one of two bounds. Both numbers are in jobs or in bytes.
     pressure: float
     depth: int
     most: int
@@ -66,7 +66,7 @@ def _minutes() -> list[int]:
 class Flow:
     """A queue's figures by minute, oldest first; the last minute is the current one.
 
-    An extension says them (`Extension.flows`). `came`: jobs enqueued; `went`: jobs completed or
+    An extension reports them (`Extension.flows`). `came`: jobs enqueued; `went`: jobs completed or
     discarded; `rejected` and `dropped`: jobs that a full queue rejected or dropped.
     """
 
@@ -91,7 +91,7 @@ class Flow:
         return _rate(self.went)
 
     def lately(self, minutes: int) -> "Flow":
-        """Return the last minutes of it."""
+        """Return the flow of the last minutes."""
         return Flow(
             came=self.came[-minutes:],
             went=self.went[-minutes:],
@@ -141,7 +141,7 @@ class OverviewRow:
 
     @property
     def pressure(self) -> float | None:
-        """Depth ÷ bound, of the bound that is nearer; None without a bound."""
+        """Depth ÷ bound, of the nearer bound; None without a bound."""
         return self.fullness.pressure if self.fullness else None
 
     @property
@@ -164,12 +164,12 @@ class OverviewRow:
 class Listeners:
     """The number of running workers of each queue.
 
-    `running` counts those that fetch jobs, `maintaining` those that also do the maintenance, and
-    `slots` and `busy` what all workers that are not stale can run and run at the same time.
+    `running` counts the workers that fetch jobs, and `maintaining` those that do maintenance.
+    `slots` and `busy` are how many jobs all workers that are not stale can run, and do run.
     """
 
     by_queue: Counter[str] = field(default_factory=Counter)
-    #: The slots of the running workers of each queue, which other queues may have in common.
+    #: The slots of the running workers of each queue. Queues may share slots.
     slots_of: Counter[str] = field(default_factory=Counter)
     total: int = 0
     stale: int = 0
@@ -247,7 +247,7 @@ def _claimed_without_worker() -> set[str]:
 
 
 def flows(queues: Collection[str]) -> dict[str, Flow]:
-    """Return what comes to these queues and leaves them, as far as an extension knows it."""
+    """Return the flows of these queues, if an extension reports them."""
     return dict(registry.brought("flows", queues))
 
 

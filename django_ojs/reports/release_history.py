@@ -1,4 +1,4 @@
-"""When workers first ran each release: from the events of their starts.
+"""When workers first ran each release, by the events of their starts.
 
 `KEEP_EVENTS` must have `worker.started`, as it has by default.
 """
@@ -37,9 +37,9 @@ def changes(
     """Return the first start of each release that followed others, oldest first.
 
     Workers are compared with those of the same queues. With `queue`, only the workers of this queue
-    are read. A worker without a release has its version. The first release that is known is no
-    change. Each release is returned once, because the starts of two releases alternate in a rolling
-    deployment. `latest` are the events, the latest first, if they have been read already.
+    are read. For a worker without a release, its version counts. The first release that is known is
+    no change. Each release is returned once, because the starts of two releases alternate in a
+    rolling deployment. `latest` are the events, the latest first, if they have been read already.
     """
     if latest is None:
         latest = read((EventType.WORKER_STARTED,))

@@ -9,11 +9,11 @@ from django_ojs.reports import ended_workers
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import known_queues
 
-#: Values of one qualifier.
+#: The most values of one qualifier.
 MAX_VALUES: Final = 200
-#: Workers whose types and hosts are read.
+#: The most workers whose types and hosts are read.
 _MAX_WORKERS: Final = 200
-#: The latest unsuccessful runs, whose types of errors are suggested.
+#: How many of the latest unsuccessful runs are read for types of errors.
 _MAX_RUNS: Final = 500
 
 

@@ -1,4 +1,4 @@
-"""One sentence about the whole system: whether jobs run, and what was looked at to say so."""
+"""One sentence about the whole system: whether jobs run, and what was checked to tell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from django_ojs.reports.current_findings import CurrentFindings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemStatus:
-    """`parts` are what was looked at, and what could not be found out."""
+    """`parts` say what was checked, and what could not be found out."""
 
     level: Literal["good", "fair", "bad"]
     word: str

@@ -1,4 +1,4 @@
-"""Which IP addresses may be connected to on behalf of others: public ones, and those allowed."""
+"""The IP addresses that may be connected to on behalf of others: public ones and allowed ones."""
 
 import ipaddress
 import socket
@@ -67,7 +67,7 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 def may_connect(text: str, allowed: Sequence[Network]) -> bool:
-    """Return whether to connect to an address: a public one, or one of an allowed network."""
+    """Return whether an address may be connected to: a public one, or one of an allowed network."""
     if "%" in text:  # An address with a zone is link-local.
         return False
     address = ipaddress.ip_address(text)
@@ -79,7 +79,7 @@ def may_connect(text: str, allowed: Sequence[Network]) -> bool:
 
 
 def literal(host: str) -> str | None:
-    """Return the address that the host of a URL is, in the usual form, or None for a name."""
+    """Return the host of a URL in the usual form if it is an address, or None if it is a name."""
     try:
         return str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:

@@ -13,7 +13,7 @@ _SMALLEST_PLAIN: Final = -6
 
 
 def canonical(value: Any) -> str:
-    """Return a value that `json.check` has accepted as canonical JSON, its strings in NFC.
+    """Return the canonical JSON of a value that `json.check` has accepted, its strings in NFC.
 
     Names are sorted by their UTF-16 code units, and numbers are written as ECMAScript does: 1.0 is
     1. Integers beyond ±2**53 keep all their digits, where a double would round.

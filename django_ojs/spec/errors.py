@@ -42,7 +42,7 @@ class OJSError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """What helps; the traceback shows it as a note."""
+        """A sentence on what helps; the traceback shows it as a note."""
         return self._hint
 
     @hint.setter
@@ -71,7 +71,7 @@ class OJSError(Exception):
 
 
 def size_details(actual: int, limit: int) -> dict[str, Any]:
-    """Return the details of a size over its limit, in the spellings of ojs-errors and the site."""
+    """Return the details of a size over its limit, in both spellings that clients know."""
     return {
         "actual_bytes": actual,
         "max_bytes": limit,
@@ -114,7 +114,7 @@ class InvalidQueue(InvalidRequest):
 
 
 class InvalidArgs(InvalidRequest):
-    """`args` holds a value that JSON cannot represent."""
+    """`args` is not an array, or holds a value that JSON cannot represent."""
 
     canonical, number = "INVALID_ARGS", "OJS-1003"
 
@@ -363,16 +363,16 @@ class QueueFull(OJSError):
     code = canonical = "QUEUE_FULL"
     number, status, retryable = "OJS-6001", 429, True
 
-    #: The jobs are more than the bound alone allows: waiting does not help.
+    #: The jobs would not even fit into an empty queue, so waiting does not help.
     can_never_fit: bool = False
     #: The jobs and bytes that did not fit.
     needs: tuple[int, int] = (1, 0)
-    #: Whether it is full is not known: open transactions hold its lock.
+    #: It is not known whether the queue is full, because open transactions hold its lock.
     is_busy: bool = False
     #: The part of the queue that is full while other jobs have room: its kind, and its id. None
     #: means that the queue itself is full.
     part: tuple[str, str] | None = None
-    #: Returns for this error whether there is room by now; an enqueue that waits calls it. None
+    #: An enqueue that waits calls this with the error, to ask whether there is room by now. None
     #: means that waiting does not help.
     has_room: Callable[[Self], bool] | None = None
 
@@ -390,7 +390,7 @@ class QueueFull(OJSError):
         """Return the error of a queue that holds `depth` of `bound`, in jobs or in bytes.
 
         `busy` says that open transactions may fill the queue, and did not end in time. With `part`,
-        depth and bound are those of this part of the queue.
+        depth and bound are about this part of the queue.
         """
         what = f"queue {queue}" if part is None else f"queue {queue} for {' '.join(part)}"
         message = f"{what} is full: {depth} of {bound}"
@@ -404,7 +404,7 @@ class QueueFull(OJSError):
 
     @property
     def part_details(self) -> dict[str, str]:
-        """The members of the details, and of events, that name the part of the queue."""
+        """The member of details and events that names the part of the queue."""
         return {} if self.part is None else {f"{self.part[0]}_id": self.part[1]}
 
     @property

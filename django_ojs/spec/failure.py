@@ -17,7 +17,7 @@ from django_ojs.spec.times import format_timestamp, parse_duration, parse_second
 
 V = TypeVar("V")
 
-#: core §8.1 recommends both.
+#: core §8.1 recommends the limits of frames and of a backtrace.
 MAX_FRAMES: Final = 50
 MAX_BACKTRACE_CHARACTERS: Final = 10_000
 MAX_MESSAGE_CHARACTERS: Final = 10_000
@@ -30,7 +30,7 @@ MAX_DETAIL_CHARACTERS: Final = 1_000
 #: It stands for a number or a quotation in the form of a message (see `message_form`), and at the
 #: end for whatever follows.
 PLACE: Final = "…"
-#: Characters of a message that its form is made of.
+#: The most characters of a message that its form is made from.
 MAX_FORM_CHARACTERS: Final = 200
 #: A quotation, or a word with a digit in it: a number, an id, an address.
 _VARIES: Final = re.compile(
@@ -69,7 +69,7 @@ def message_form(message: str | None) -> str:
 
 
 def is_form(message: str | None) -> bool:
-    """Return whether a message can stand for itself: it is short, of one line and printable."""
+    """Return whether a message can be shown in place of its form: it is short and printable."""
     return bool(message) and len(message or "") < MAX_FORM_CHARACTERS and str(message).isprintable()
 
 
@@ -102,10 +102,10 @@ class Retry(HandlerResponse):
 class RateLimitExceeded(HandlerResponse):
     """Pause the limit key of the job, because the service that it calls rejects more calls.
 
-    No job of the key starts before that is over, at most a day later, and this one spends no
+    No job of the key starts before the pause ends, at most a day later, and this run spends no
     attempt. `retry_after` is a timedelta, a number of seconds, "PT5M" or "5m", a datetime, or the
-    value of a Retry-After header; one that cannot be read, or None, is a minute. A job without a
-    limit key waits alone.
+    value of a Retry-After header. A text that cannot be read, or None, means a minute. A job
+    without a limit key waits alone.
     """
 
     code = "RETRY"
@@ -133,7 +133,7 @@ class Discard(HandlerResponse):
 
 
 class DeadLetter(HandlerResponse):
-    """End the job as a dead letter, independent of its policy."""
+    """End the job as a dead letter, whatever its retry policy says."""
 
     code = "DEAD_LETTER"
 
@@ -162,7 +162,7 @@ class Failure:
     #: reader of the failure may import it.
     exception_class: str | None = None
     delay: timedelta | None = None
-    #: Until when no job of the same limit key may start (ojs-rate-limiting §9.1).
+    #: No job of the same limit key may start before this time (ojs-rate-limiting §9.1).
     rate_limit_until: datetime | None = None
 
     @property
@@ -174,7 +174,7 @@ class Failure:
 
     @property
     def characters(self) -> int:
-        """About how long its texts are."""
+        """The approximate length of its texts."""
         details = 0 if self.details is None else len(str(self.details))
         return len(self.message) + sum(map(len, self.backtrace)) + details
 
@@ -225,7 +225,7 @@ class Failure:
         Its `ojs_retryable`, if it has one, says whether another attempt makes sense. With
         `keep_class` the failure also has the path of its class.
 
-        Every exception is described, also one whose class is faulty: an error here would leave its
+        Every exception is described, even if its class is faulty: an error here would leave the
         run without an outcome. What cannot be read, or has another type, counts as absent.
         """
         kind = _attribute(exception, "ojs_type", str)
@@ -287,7 +287,7 @@ def clean(text: str, limit: int) -> str:
 
 
 def from_project(start: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the first frame of the project's code; all of it without such one."""
+    """Return a traceback from the first frame of the project's code, or all of it without one."""
     first = start
     while first is not None:
         name = first.tb_frame.f_globals.get("__name__")

@@ -15,7 +15,7 @@ def _unlimited() -> AbstractContextManager[bool]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitPolicy:
-    """The timeout of an enqueue that waits for room: where the strategy is `block`, or `always`."""
+    """How long an enqueue waits for room: in queues with the strategy `block`, or `always`."""
 
     seconds: float
     always: bool = False
@@ -26,7 +26,7 @@ class WaitPolicy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FullPolicy:
-    """What an enqueue does before it raises QueueFull: a note of its `PushOptions`."""
+    """What an enqueue does before it raises QueueFull; it is one of `PushOptions.notes`."""
 
     #: Wait for room.
     wait: WaitPolicy | None = None

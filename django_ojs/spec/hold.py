@@ -1,18 +1,18 @@
 """Which claims consider an available job: the values of `Job.hold`.
 
 0 stands for all claims of its queue. An extension that keeps jobs from some claims has two values,
-by its number. With the first, the job is open to the claims that apply the rule of the extension;
-with the second, no claim considers it until the extension opens it. All values of open jobs are
-less than all others, so a claim that searches for the next one reads no held job.
+computed from its number. With the first, the job is open to the claims that apply the rule of the
+extension; with the second, no claim considers it until the extension opens it. The values of open
+jobs are less than those of held jobs, so a claim that searches for the next one reads no held job.
 
 A job has one value, and several extensions may hold it. Each stores for itself which jobs it holds.
 When the extension whose value a job has opens it, the others are asked, and the job gets the value
-of the next one (see `storage.holds`).
+of the next one that holds it (see `storage.holds`).
 """
 
 from typing import Final
 
-#: All claims of its queue.
+#: All claims of its queue consider the job.
 FREE: Final = 0
 #: Values below this are open to some claims. The numbers of extensions are below it, too.
 FIRST_HELD: Final = 64

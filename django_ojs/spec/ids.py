@@ -87,8 +87,8 @@ def parse_id(value: object, field: str = "id") -> UUID:
         "must be a UUIDv7 in lowercase with hyphens",
         hint=(
             (
-                "An enqueue returns the id of its job. For one of your own, use ojs.new_id(); "
-                "uuid.uuid4() makes none."
+                "An enqueue returns the id of its job. For an id of your own, use ojs.new_id(), "
+                "not uuid.uuid4()."
             )
             if isinstance(value, UUID)
             else None
@@ -107,7 +107,7 @@ def time_of(value: UUID) -> datetime:
 
 
 def first_of(moment: datetime) -> UUID:
-    """Return the least UUIDv7 of a moment: those made earlier are less."""
+    """Return the lower bound of the UUIDv7 made at a moment or later: it is no UUIDv7 itself."""
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     return UUID(int=min(max(0, milliseconds), 2**48 - 1) << 80)
 
@@ -120,7 +120,8 @@ def _fresh() -> int:
 
 def _after_fork() -> None:
     # The lock may have been held by a thread that does not exist in the child, and counting on
-    # from the parent's number would leave 32 bits between the two; a fresh start leaves 74.
+    # from the parent's number would leave only 32 random bits between their ids; a fresh start
+    # leaves 74.
     global _lock, _last
     _lock = threading.Lock()
     _last = 0

@@ -4,7 +4,7 @@ See json-format §2.3, §3.3 and §13, and RFC 8259. No other module uses the js
 library.
 
 `measure` is the fast check; it returns an upper bound of the size of the text. `explain` is slow,
-runs after `measure` rejected, and names the path and the rule: `check` is both. They stop at
+runs after `measure` rejected, and names the path and the rule. `check` calls both. They stop at
 MAX_DEPTH, so that no input reaches the interpreter's recursion limit.
 """
 
@@ -22,7 +22,7 @@ from django_ojs.spec.errors import InvalidArgs, InvalidPayload, OJSError
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
-#: Beyond it a reader whose numbers are doubles rounds (json-format §4.2).
+#: A reader whose numbers are doubles rounds larger integers (json-format §4.2).
 MAX_INTEGER: Final = 2**53 - 1
 MAX_EXACT_INTEGER: Final = 2**63 - 1
 
@@ -57,7 +57,7 @@ _encode: Final = json.JSONEncoder(
 # expression takes 70 to 190 ms.
 _ALIKE: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG_INTEGER: Final = b"0" * 16
-# What may make a number infinite: an exponent, a long integer, or its name.
+# How a number may be infinite, besides being a long integer: by an exponent, or by its name.
 _NOT_FINITE: Final = re.compile(r"\d[eE]|N|I").search
 _BRACKETS_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -281,7 +281,7 @@ def _foreign(value: object) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Return a value that `check` has accepted as compact JSON text, not escaped to ASCII.
+    """Return the compact JSON of a value that `check` has accepted, not escaped to ASCII.
 
     Raises InvalidPayload for foreign types, NaN, NUL, lone surrogates and cycles as well; only
     `check` judges the size of integers and the type of names.
@@ -307,7 +307,7 @@ def dumps(value: Any) -> str:
 def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[str, list[int]]:
     """Return lists as the compact JSON of one array, and the bytes of each, after `check` of each.
 
-    Raises InvalidPayload for the first value that `check` or `dumps` rejects, as `dumps` does.
+    Raises InvalidPayload, which does not name the value, if `check` or `dumps` rejects one.
     """
     # One call of the encoder writes all. If its text shows that the values are harmless, they need
     # no other check.
@@ -342,7 +342,7 @@ def loads(
     exact_integers: bool = False,
     max_depth: int = MAX_DEPTH,
 ) -> JSON:
-    """Read strict JSON: UTF-8 without BOM, finite numbers, safe integers, clean text, a depth.
+    """Read strict JSON: UTF-8, no BOM, finite numbers, safe integers, clean text, limited depth.
 
     Raises InvalidPayload naming the path and the rule. A repeated name takes its last value, with a
     warning.
@@ -409,8 +409,8 @@ def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
     """Read JSON that this package has checked and stored.
 
     PostgreSQL's jsonb writes the float 1e300 as an integer of 301 digits. No integer beyond the
-    safe range is ever accepted, so such a literal was a float and becomes one again; with
-    `exact_integers`, beyond 64 bits.
+    safe range is ever accepted, so such a literal was a float and becomes one again. With
+    `exact_integers`, the range is 64 bits.
     """
     if text == "{}":  # Most jobs have no meta and no options.
         return {}
@@ -432,7 +432,7 @@ def has_long_integer(text: str) -> bool:
     """Whether a text may have an integer beyond the safe range: one of at least 16 digits."""
     if len(text) < len(_LONG_INTEGER):
         return False
-    # `measure` rejects a lone surrogate; here it only is not a digit.
+    # `measure` rejects a lone surrogate; here it merely counts as no digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 
 

@@ -14,10 +14,10 @@ _REWRITTEN: Final = re.compile(r"[.E\t\r]|-0|\de").search
 def compact(texts: Sequence[str], *, exact_integers: bool = False) -> list[str]:
     """Return what `dumps` writes for each of these values, as `loads_stored` reads them.
 
-    Databases return JSON with spaces between the values. Of most texts only these are removed,
-    which takes a tenth of the time of reading and writing them.
+    Databases return JSON with spaces between the values. In most texts, only these have to be
+    removed, which takes a tenth of the time of reading and writing the values.
     """
-    # All are handled at once, joined by newlines, which no stored text contains.
+    # All texts are handled at once, joined by newlines, which no stored text contains.
     whole = _without_spaces("\n".join(texts))
     if whole is not None:
         found = whole.split("\n")

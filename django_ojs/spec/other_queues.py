@@ -1,4 +1,4 @@
-"""What one types with another task queue, and what it is called here.
+"""The names of other task queues, each with what it is called here.
 
 The page *Coming from another queue* is made of these rows, and the error about an unknown option or
 attribute answers with the row that names it.
@@ -12,8 +12,8 @@ from typing import Final
 class Row:
     """A row of the page, in its Markdown.
 
-    `names` is what an error answers with it: the options and attributes that people look for, each
-    with what they look for it on: `option`, `handler`, `enqueued`, `context` or `ojs`.
+    `names` are the unknown options and attributes whose error shows this row. Each begins with the
+    place where people look for it: `option`, `handler`, `enqueued`, `context` or `ojs`.
     """
 
     queue: str
@@ -231,7 +231,7 @@ ROWS: Final = (
 
 
 def called_here(name: str, on: str) -> str | None:
-    """Say how an attribute or an option is called here, or return None."""
+    """Return a sentence on what an attribute or an option is called here, or None."""
     for row in ROWS:
         if f"{on}.{name}" in row.names.split():
             here = row.here.partition("](")[0].replace("[", "")

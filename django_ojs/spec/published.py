@@ -1,7 +1,7 @@
-"""What is published: the names of what happens, each with its subject and data (ojs-events §4).
+"""The events that are published: their types, subjects and data (ojs-events §4).
 
-This is the vocabulary of `hooks.publish`. In which form events are stored and sent is in
-`extensions/events/spec.py`.
+`hooks.publish` takes them. `extensions/events/spec.py` has the form in which they are stored and
+sent.
 
 No data carries arguments, results or backtraces: permission to read events does not include those,
 and an event outlives its job.
@@ -27,7 +27,7 @@ _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a
 
 
 class EventType(StrEnum):
-    """What may happen. The catalogue is closed."""
+    """The types of events. The catalogue is closed."""
 
     JOB_ENQUEUED = "job.enqueued"
     JOB_STARTED = "job.started"
@@ -79,12 +79,12 @@ class EventType(StrEnum):
     RATE_LIMIT_DYNAMIC_ADJUSTED = "rate_limit.dynamic_adjusted"
 
 
-#: The name of any transition (ojs-realtime §4.1). Nothing is published under it: it follows from
-#: what is published of the transition.
+#: The name of any transition (ojs-realtime §4.1). Nothing is published under it, because the event
+#: of the transition says the same.
 STATE_CHANGED: Final = "job.state_changed"
 
-#: One event for each transition of a job. A failed run is one of retrying, discarded and enqueued
-#: as well.
+#: Each transition of a job publishes one of these. A failed run publishes retrying, discarded or
+#: enqueued, beside `job.failed`.
 TRANSITIONS: Final = frozenset(
     {
         EventType.JOB_ENQUEUED,
@@ -136,7 +136,7 @@ class PastEvent(NewEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PastAct:
-    """What an operator did to an object; `changes` has what the fields that changed are now."""
+    """What an operator did to an object; `changes` has the new values of the changed fields."""
 
     action: str
     subject: str
@@ -168,7 +168,7 @@ def of_job(
     data: Mapping[str, Any],
     before: State | None = None,
 ) -> NewEvent:
-    """Return an event of a job. `before` is the state that this event says the job has left."""
+    """Return an event of a job. `before` is the state that the job has left by this event."""
     key = str(job.id)
     which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}
     if before is not None:
@@ -194,6 +194,6 @@ def of_run(type: EventType, job: "StoredJob", **data: Any) -> NewEvent:
 
 
 def run_of(job: "StoredJob") -> dict[str, Any]:
-    """Return which run of a job it is, for the data of an event."""
+    """Return the members of an event's data that name the run of a job."""
     # A claim over HTTP need not name its worker.
     return {"worker_id": job.worker_id or "", "attempt": job.attempt}

@@ -1,6 +1,7 @@
 """The configuration of a queue (ojs-queue-config §6, backpressure §6.2).
 
-The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is its value.
+The JSON object is stored as it was sent, unknown fields included. `QueueConfig` has the
+values that apply.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,14 +32,14 @@ WARNING_THRESHOLD: Final = 0.8
 #: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024
 
-#: The flat spelling of queue-config §6.1, and the member of `backpressure` each is.
+#: The flat spellings of queue-config §6.1, and the member of `backpressure` that each stands for.
 FLAT: Final = {
     "max_size": "max_depth",
     "max_size_bytes": "max_size_bytes",
     "overflow_policy": "strategy",
 }
 
-#: What this server does not do, and the values that ask for nothing.
+#: The limits that this server does not enforce, and the values that ask for no limit.
 _UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
     "dead_letter_max_size": (0,),
     "dead_letter.retention.max_count": (0,),
@@ -112,13 +113,13 @@ class QueueConfig:
     #: Patterns of job types and of names of producers; None permits all.
     allowed_job_types: tuple[str, ...] | None = None
     producers: tuple[str, ...] | None = None
-    #: For jobs that have no value of their own.
+    #: The next three are for jobs that have no value of their own.
     default_timeout_ms: int | None = None
     visibility_timeout_ms: int | None = None
     default_retry: RetryPolicy | None = None
-    #: The queue in which its dead letters are.
+    #: The queue to which its dead letters are moved.
     dead_letter_queue: str | None = None
-    #: By state, and by whether a job is a dead letter.
+    #: How long ended jobs are kept, by state and by whether a job is a dead letter.
     retention: Mapping[tuple[State, bool], timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: What the `read` functions of extensions returned, by its class.
@@ -128,7 +129,7 @@ class QueueConfig:
 
     @classmethod
     def of(cls, own: Mapping[str, Any], default: Mapping[str, Any] | None = None) -> Self:
-        """Return the value of a stored configuration over that of the default policy."""
+        """Return the effective configuration: the stored one over that of the default policy."""
         values = inherit(own, default or {})
         bounds = values.get("backpressure", {})
         parts: dict[type, Any] = {}

@@ -17,7 +17,7 @@ Duration = timedelta | str | float
 #: Fits the integer column that holds it on every database.
 MAX_ATTEMPTS_LIMIT: Final = 2**31 - 1
 
-#: Why a failed run discards its job. Every other reason ends a job without a run, or between two.
+#: The reasons for which a failed run discards its job. With any other reason, no run was the cause.
 FAILED_RUN: Final = frozenset({"exhausted", "non_retryable", "discard", "fail", "dead_letter"})
 
 _STRATEGIES: Final = ("exponential", "linear", "constant", "polynomial")
@@ -175,7 +175,7 @@ def parse_python(data: object, *, default: RetryPolicy) -> RetryPolicy:
     """Return the policy that Python code or a setting describes; see `parse`.
 
     An interval may be a number of seconds. An unknown field is rejected: JSON of clients may carry
-    fields of later versions, but in code a field that is ignored is a typing error.
+    fields of later versions, but in code an unknown field is a misspelt one.
     """
     if not isinstance(data, Mapping):
         return parse(data, default=default)

@@ -1,7 +1,7 @@
 """Pools of workers, and the order in which a worker claims from its queues (ojs-fair-scheduling).
 
-A queue of a pool that is exclusive gives its jobs to the workers of this pool only. The document
-calls this isolation; here, a job that runs isolated runs alone.
+Only the workers of an exclusive pool get the jobs of its queues. The document calls this isolation;
+in this package, an isolated job is one that runs alone.
 """
 
 import re
@@ -20,7 +20,7 @@ ROUND_ROBIN: Final = "round-robin"
 WEIGHTED: Final = "weighted"
 STRATEGIES: Final = (STRICT, ROUND_ROBIN, WEIGHTED)
 
-#: The most jobs of one turn of a queue, for which the other queues wait.
+#: The most jobs in one turn of a queue, for which the other queues wait.
 MAX_WEIGHT: Final = 1000
 MAX_NAME: Final = 63
 
@@ -30,7 +30,7 @@ ALL: Final = "*"
 #: name.
 FIRST_WITH_JOBS: Final = ""
 
-#: The sum of the shares where each queue has a part of all claims.
+#: The sum of the shares with starvation prevention, where each queue has a part of all claims.
 _WHOLE: Final = 1_000_000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StarvationPrevention:
-    """What each queue gets whatever the strategy says (§8).
+    """What each queue gets, whatever the strategy is (§8).
 
     It gets a part of the jobs that are claimed, and at least one job in each interval.
     """
@@ -75,7 +75,7 @@ class StarvationPrevention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueOrder:
-    """The order in which a worker claims from its queues. By default, the first one goes first."""
+    """The order in which a worker claims from its queues. By default, earlier queues come first."""
 
     strategy: str = STRICT
     weights: tuple[tuple[str, int], ...] = ()
@@ -94,7 +94,7 @@ class QueueOrder:
         return weights.get(queue, weights.get(ALL, 1))
 
     def shares(self, queues: Sequence[str]) -> dict[str, int]:
-        """Return the parts of these queues in the turns, in their order.
+        """Return which share of the turns each of these queues has, in their order.
 
         `FIRST_WITH_JOBS` has the turns that the order of the queues decides.
         """
@@ -115,7 +115,7 @@ class QueueOrder:
         return {name: max(1, part) for name, part in parts.items()}
 
     def ratios(self, queues: Sequence[str]) -> dict[str, float | None]:
-        """Return the part of the jobs that each queue gets while all have jobs, or None."""
+        """Return the part of the jobs that each queue gets while all have jobs; None if strict."""
         if self.strategy == STRICT:
             return dict.fromkeys(queues)
         shares = self.shares(queues)
@@ -142,7 +142,7 @@ class Pool:
 
 
 def parse_queues(value: object, field: str) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """Return the queues and their weights, of a list of names or a mapping of names and weights.
+    """Return the queues and their weights, from a list of names or a mapping of names to weights.
 
     Raises InvalidRequest, InvalidQueue.
     """
@@ -176,7 +176,7 @@ def parse_order(
     default: str,
     field: str = "strategy",
 ) -> QueueOrder:
-    """Return the order of queues by a strategy; with weights it is `weighted` unless it is given.
+    """Return the order of queues by a strategy; without one, weights make it `weighted`.
 
     Raises InvalidRequest.
     """
@@ -256,7 +256,7 @@ def parse_weights(
     """Return the weights of some of these queues. Raises InvalidRequest."""
     for name, weight in value.items():
         if name not in queues:
-            raise InvalidRequest.of(field, "must have queues of the list only")
+            raise InvalidRequest.of(field, "must name only queues of the list")
         check_weight(weight, field)
     return tuple(value.items())
 
@@ -283,8 +283,8 @@ def _check_exclusive(pools: Iterable[Pool]) -> None:
             if kept.get(queue, pool.name) != pool.name:
                 raise InvalidRequest.of(
                     f"POOLS.{pool.name}.queues",
-                    f"has {queue}, whose jobs only workers of the pool {kept[queue]} get: leave "
-                    "it out here, or exclusive out there",
+                    f"has {queue}, whose jobs only workers of the pool {kept[queue]} get: remove "
+                    "it here, or remove exclusive there",
                 )
 
 
@@ -292,7 +292,7 @@ def _check_keys(given: Mapping[Any, Any], known: Sequence[str], field: str) -> N
     for key in given:
         if key not in known:
             raise InvalidRequest.of(
-                f"{field}.{key}", f"is not a field of it. {did_you_mean(key, known)}"
+                f"{field}.{key}", f"is not a known field. {did_you_mean(key, known)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Propose the name that was probably meant, or those that are allowed."""
+"""Propose the name that was probably meant, or list the names that are allowed."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 
 def nearest(name: object, known: Collection[str]) -> str | None:
-    """Return the known name that is most like a name, or None if none is."""
+    """Return the known name that is most similar to a name, or None if none is similar."""
     near = difflib.get_close_matches(str(name), known, n=1)
     # The first word alone, such as "rate" for rate_limit, is not similar enough to the whole name.
     longer = [each for each in known if each.startswith(f"{name}_")]
@@ -16,9 +16,9 @@ def nearest(name: object, known: Collection[str]) -> str | None:
 
 
 def is_misspelt(name: object, known: Collection[str]) -> bool:
-    """Whether a name is a known one except for a letter, so that it is probably misspelt.
+    """Whether a name differs from a known one by about a letter, so that it is probably misspelt.
 
-    This is for objects that may have members that this server does not know.
+    This is for objects that may also have members that this server does not know.
     """
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.85)
     return bool(near) and str(name) not in known and abs(len(near[0]) - len(str(name))) <= 1

@@ -1,4 +1,4 @@
-"""How long a job may wait, and a run of it may take (ojs-timeouts §5)."""
+"""How long a job may wait, and how long one of its runs may take (ojs-timeouts §5)."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -36,7 +36,7 @@ def limit_of(job: TimedJob, default: timedelta) -> timedelta:
 
 def total_ends(job: TimedJob) -> datetime | None:
     """Return when the `total_timeout` of a job ends."""
-    # The column is set wherever there is such a timeout: the JSON of other jobs is not read.
+    # Every job with such a timeout has `expires_at`, so the JSON of other jobs need not be read.
     if job.expires_at is None or (total := job.options.get("total_timeout")) is None:
         return None
     return job.created_at + timedelta(seconds=total)
@@ -57,7 +57,7 @@ def total_failure(job: TimedJob, now: datetime) -> Failure:
 
 def expiry_of(job: TimedJob, now: datetime) -> Failure | None:
     """Return the error of a waiting job that has expired; None if its `expires_at` has passed."""
-    # The earliest of the limits has ended. Databases round a time to the millisecond.
+    # `expires_at` is the earliest of the limits, which databases round to the millisecond.
     assert job.expires_at is not None
     latest = job.expires_at + timedelta(milliseconds=1)
     for kind, option in ((_ENQUEUE_TTL, "enqueue_ttl"), (_TOTAL, "total_timeout")):

@@ -27,8 +27,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 _RANGE: Final = "must be a number between zero and 1000 years"
 _SECOND: Final = 1_000_000
-# Years and months have no fixed length: they are taken as 365 and 30 days, as the reference
-# documents.
+# Years and months have no fixed length: they count as 365 and 30 days, as docs/reference says.
 _UNITS: Final = (
     365 * 86_400 * _SECOND,
     30 * 86_400 * _SECOND,
@@ -97,10 +96,10 @@ def format_timestamp(moment: datetime) -> str:
 def elapsed(start: datetime, end: datetime) -> timedelta:
     """Return the time that has passed from one aware datetime to another.
 
-    The result is 0 if the end is before the start, as after a clock was set back, or by the clocks
-    of two machines. Python subtracts the clock times of two datetimes in the same time zone, such
-    as those of a database with a `TIME_ZONE`. That is an hour off if daylight saving time begins or
-    ends between them.
+    The result is 0 if the end is before the start, which happens if a clock is set back, or if
+    two machines took the times. Python subtracts the clock times of two datetimes in the same time
+    zone, such as those of a database with a `TIME_ZONE`. That is an hour off if daylight saving
+    time begins or ends between them.
     """
     if start.tzinfo is not UTC or end.tzinfo is not UTC:
         start, end = start.astimezone(UTC), end.astimezone(UTC)

@@ -70,8 +70,8 @@ class UniquePolicy:
     def key(self, *, type: str, queue: str, args: Sequence[Any], meta: Mapping[str, Any]) -> str:
         """Return a job's unique key: the SHA-256 of its dimensions in 64 hexadecimal digits (§4).
 
-        Raises UniqueKeyInvalid when `args_keys` names what is not in `args`. A missing member of
-        `meta` is left out.
+        Raises UniqueKeyInvalid if `args_keys` names something that is not in `args`. A missing
+        member of `meta` is left out.
         """
         parts: dict[str, Any] = {"type": type}
         if "queue" in self.keys:
@@ -136,8 +136,8 @@ def parse_python(data: object, *, args: Sequence[Any] | None = None) -> UniquePo
 def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     """Return the policy that an object in any dialect describes; a UniquePolicy as it is.
 
-    The `key` of core and the JSON format stands for `keys: ["type", "args"]` and `args_keys`; where
-    it names what the given `args` do not have, all of them count, or the dimensions that it names.
+    The `key` of core and the JSON format stands for `keys: ["type", "args"]` and `args_keys`. If it
+    names what the given `args` lack, all arguments count, or, if it names only dimensions, these.
     Raises UniqueKeyInvalid.
     """
     if isinstance(data, UniquePolicy):
@@ -160,7 +160,8 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if "key" in given:
         key = given.pop("key")
         names = _names(key, "key", positions=True)
-        # They are checked even where `key` replaces them: 0 is a wrong value, not an absent one.
+        # The other two are checked even if `key` replaces them: 0 is a wrong value, not an absent
+        # one.
         if not any(_names(given.get(name), name, positions=True) for name in ("keys", "args_keys")):
             keys: tuple[str, ...] = ("type", "args")
             if names and args is not None and select(args, names) is None:

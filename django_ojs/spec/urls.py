@@ -1,4 +1,4 @@
-"""The part of a URL that decides where a connection goes: the same at its check and at its use."""
+"""Where a connection to a URL goes: read in the same way for the check and for the use."""
 
 import re
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Location:
 
 
 def locate(url: str, default_port: int = 443) -> Location | None:
-    """Return where a URL leads, None for one without a host or with a user."""
-    # A general parser is not used: two of them may read the same URL differently, and the one of
-    # the standard library raises ValueError for some. Such URLs are rejected.
+    """Return where a URL leads, or None if it has no valid host or has a user."""
+    # A general parser is not used: two parsers may read the same URL differently, and that of the
+    # standard library raises ValueError for some URLs. Such URLs are rejected here.
     _, authority, rest = split(url)
     found = _AUTHORITY(authority)
     port = int(found[2] or default_port) if found is not None else 0

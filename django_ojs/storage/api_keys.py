@@ -1,4 +1,4 @@
-"""Find an API key by its prefix, as each request of a program does first."""
+"""Find an API key by its prefix. Each request of a program does this first."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +12,9 @@ _TIMES: Final = ("created_at", "expires_at", "revoked_at", "last_used_at", "reje
 
 @dataclass(kw_only=True, slots=True)
 class StoredKey:
-    """A key as it was read, and the database's time then as `now`; see the model `ApiKey`.
+    """A stored key, and the database's time of the query as `now`; see the model `ApiKey`.
 
-    It is no model, because making one takes as long as the statement.
+    It is not a model instance, because making one takes as long as the statement.
     """
 
     pk: int

@@ -1,7 +1,7 @@
 """Threads that write what a process has collected in memory: figures, events of rejections.
 
-A caller cannot always write it: its transaction may be open or roll back, and it may count nothing
-for a long time, or end.
+A caller cannot always write this itself: its transaction may roll back, and it may end, or collect
+no more for a long time.
 """
 
 import atexit
@@ -18,15 +18,15 @@ from django.db import connections
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds that the end of a process waits for all writers, when the database does not respond.
+#: Seconds that a process at its end waits for all writers, if the database does not respond.
 _EXIT_TIMEOUT: Final = 3.0
 
 
 class BackgroundWriter:
     """Calls `write` in a daemon thread with its own connection: after a request, and at exit.
 
-    The first request starts the thread, which ends when it has nothing to do. A forked child has
-    neither the thread nor the data: its parent writes them. The child calls `forget` instead.
+    The first request starts the thread, which ends when it has nothing to do. A forked child does
+    not have the thread. It calls `forget` to drop its copy of the data, which its parent writes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class BackgroundWriter:
 
     def request(self) -> None:
         """Let the thread write what was collected before this call."""
-        # No lock is needed, because `write` has not begun while it is due.
+        # No lock is needed: a write that is due has not begun, so it will include this.
         if self._due is not None or (not self._runs_in_tests and _runs_tests()):
             return
         with self._condition:
@@ -77,7 +77,8 @@ class BackgroundWriter:
         try:
             thread.start()
         except RuntimeError:
-            # No more threads, or the interpreter is ending. The caller must not fail because of it.
+            # There are no more threads, or the interpreter is ending. The caller must not fail
+            # because of it.
             self._due = None
             return
         self._thread = thread
@@ -146,8 +147,9 @@ def close_all(timeout: float = _EXIT_TIMEOUT) -> None:
 
 
 def _write_at_exit() -> None:
-    # It is registered with the first thread of each process, because a child of multiprocessing
-    # drops what its parent registered, and some versions of multiprocessing run finalizers only.
+    # `close_all` is registered with the first thread of each process, because a child of
+    # multiprocessing drops what its parent registered. Some versions of multiprocessing run
+    # finalizers only.
     global _registered_in
     if _registered_in == os.getpid():
         return
@@ -168,7 +170,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _runs_tests() -> bool:
-    # A thread sees nothing of the transaction of a TestCase, would leave rows behind in the test
-    # database, and keep it from being dropped.
+    # A thread does not see the transaction of a TestCase. It would leave rows in the test database,
+    # and keep it from being dropped.
     utils = sys.modules.get("django.test.utils")
     return utils is not None and hasattr(utils._TestState, "saved_data")

@@ -4,13 +4,13 @@ While a transaction keeps its snapshot open (a dump, a forgotten session), the i
 claimed jobs cannot be removed, and each claim reads all of them again: with 100,000 of them it
 takes a tenth of a second and more. A claim from a floor starts where the last one ended.
 
-What a floor says was true when it was made: no job before it was available. Jobs that became
-available since then come after it, because `enqueued_at` is the time at which they did, with these
-exceptions: the job of a transaction that committed late, a job that was returned and kept its
-place, and one that another transaction had locked. A claim from the floor does not see them. It
-never takes a job twice and never loses one: it is the same conditional UPDATE, and a floor ends
-after `LONGEST` seconds at the most, when a claim starts from the beginning again. So these jobs
-are claimed up to that much later, and all others in their order.
+When a floor is made, no job before it in the queue is available. Jobs that become available later
+come after it, because jobs are ordered by `enqueued_at`, the time at which they became available.
+There are three exceptions: the job of a transaction that committed late, a job that was returned
+and kept its place, and a job that another transaction had locked. A claim from the floor does not
+see them. It never takes a job twice and never loses one: it is the same conditional UPDATE, and a
+floor ends after `LONGEST` seconds at the most, when a claim starts from the beginning again. So
+these jobs are claimed up to `LONGEST` seconds later, and all others in their order.
 
 A floor is made only if a claim was slow and an old transaction is open. Otherwise every claim
 starts from the beginning.
@@ -36,7 +36,7 @@ RATIO: Final = 10
 LONGEST: Final = 5.0
 #: A floor is made only if a transaction has been open for longer than this.
 OLD: Final = timedelta(seconds=5)
-#: Whether one has is asked at most once in so many seconds: on a busy machine many claims are slow.
+#: Seconds between two queries for such a transaction: on a busy machine many claims are slow.
 ASKED: Final = 1.0
 #: Jobs of a higher priority whose transactions took less time than this are seen at once.
 _MARGIN: Final = timedelta(seconds=1)
@@ -95,7 +95,7 @@ class Floors:
         if jobs:
             floor = Floor(jobs[-1].priority, jobs[-1].enqueued_at, since)
         else:
-            # The floor is below all priorities, so that whatever comes next has a higher one.
+            # The floor is below all priorities, so that every later job has a higher one.
             floor = Floor(MIN_PRIORITY - 1, since, since)
         until = time.monotonic() + min(RATIO * seconds, LONGEST)
         self._known[queue] = _Known(floor, until)

@@ -93,7 +93,7 @@ class Claimed:
 
     @property
     def lease(self) -> timedelta:
-        """How long it was reserved for when it was claimed."""
+        """For how long the claim reserved the job."""
         assert self.lease_until is not None
         assert self.started_at is not None
         return elapsed(self.started_at, self.lease_until)
@@ -154,7 +154,7 @@ class Claimed:
         return envelope.render(self, more=self.more)
 
     def _shape(self) -> tuple[Any, ...] | None:
-        """Return what its JSON object depends on besides `_OWN`, or None if it depends on more."""
+        """Return what its JSON object depends on besides `_OWN`; None with rarer members."""
         if self.run > 1 or self._error is not None or self._progress is not None or self.more:
             return None
         return (
@@ -171,7 +171,7 @@ class Claimed:
         )
 
 
-#: Longer options are those of one job, and not of all jobs of its type.
+#: Longer options differ from job to job, so that keeping their policy saves nothing.
 _LONGEST_KEPT: Final = 1_000
 
 
@@ -185,7 +185,7 @@ def _read(text: str) -> json.JSON:
     return json.loads_stored(text, exact_integers=settings().exact_integers)
 
 
-#: The members of the JSON object that each job has of its own, in their order.
+#: The members of the JSON object that differ between the jobs of a claim, in their order.
 _OWN: Final = {
     "id": '"%s"',
     "args": "%s",
@@ -198,9 +198,8 @@ _OWN: Final = {
 def texts_of(jobs: Sequence[Claimed], render: Callable[[Claimed], dict[str, Any]]) -> list[str]:
     """Return the text of the JSON object of each job, as `dumps` writes what `render` returns.
 
-    The jobs of a claim are alike. Of those that differ in `_OWN` only, one is rendered, and its
-    text is filled with the values of the others. Raises InvalidPayload for a stored value that is
-    not JSON.
+    Most jobs of a claim are alike. Of the jobs that differ in `_OWN` only, one is rendered, and its
+    text is the template for the others. Raises InvalidPayload for a stored value that is not JSON.
     """
     alike: defaultdict[tuple[Any, ...] | None, list[int]] = defaultdict(list)
     for index, job in enumerate(jobs):

@@ -1,7 +1,7 @@
-"""End waits on connections that are established and carry nothing.
+"""End waits on connections that are established but get no replies.
 
 The kernel of a frozen server goes on acknowledging, and so does a proxy whose server is gone: no
-option of TCP fires, and a thread that waits in the driver would wait for ever.
+timeout of TCP ends the connection, and a thread that waits in the driver would wait for ever.
 """
 
 import logging
@@ -22,22 +22,22 @@ logger = logging.getLogger("django_ojs")
 #: statement after another is seldom seen waiting at all of them.
 LOOKS = 30
 
-#: While no connection waits, the next check comes after so many pauses, because the checks would be
-#: a tenth of what an idle process costs.
+#: While no connection waits, the next check comes after this many pauses: otherwise the checks
+#: would be a tenth of what an idle process costs.
 IDLE_PAUSES = 4
 
-#: Seconds within which the server must say, over another connection, what it executes. Several
-#: hosts that accept the connection and do not respond take as long.
+#: Seconds within which the server must say, over another connection, what it executes. It takes as
+#: long to try several hosts that accept the connection and do not respond.
 ANSWER_TIMEOUT = 10.0
 
 
 class ConnectionWatch:
-    """Ends the connections of this process that have no reply for `timeout` seconds.
+    """Ends the connections of this process that get no reply for `timeout` seconds.
 
     The server is asked, over another connection, which statements it executes. These may go on,
     such as a commit that waits for a replica. If the server does not respond, statements may go on
-    as well, except a heartbeat, which is sent in a block of this object: then all connections are
-    ended.
+    as well, except a heartbeat, sent in a `with` block of this object: if it is overdue, all
+    connections are ended.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -51,7 +51,7 @@ class ConnectionWatch:
         self._stop = threading.Event()
 
     def start(self) -> None:
-        """Start the thread that checks the connections. It waits for no database."""
+        """Start the thread that checks the connections, if the dialect `is_server`."""
         if database.dialect().is_server:
             threading.Thread(target=self._work, name="ojs-watch", daemon=True).start()
 
@@ -75,7 +75,7 @@ class ConnectionWatch:
             try:
                 self.look()
             except Exception:
-                logger.exception("The connections could not be looked at; it will be tried again.")
+                logger.exception("The connections could not be checked; it will be tried again.")
 
     def _pauses(self) -> int:
         return 1 if self._waiting or self._beat else IDLE_PAUSES

@@ -1,7 +1,7 @@
 """The database that holds the jobs, and the repetition of short transactions after contention.
 
-An app brings a database by `ojs_dialects` of its config: the class of its dialect, by Django's
-vendor. `django_ojs` itself brings PostgreSQL and SQLite.
+An app adds databases by `ojs_dialects` of its AppConfig: paths of dialect classes, by Django's
+vendor. `django_ojs` itself adds PostgreSQL and SQLite.
 """
 
 import os
@@ -39,18 +39,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: After a contention error the operation runs again this often before the caller gets the error;
-#: the pauses add up to about six seconds.
+#: the pauses add up to at most 4.5 seconds.
 RETRIES = 8
 FIRST_PAUSE = 0.02
 
-#: Seconds for which a caller that has other work waits for a lock. Most transactions hold one for
-#: less.
+#: Seconds for which a caller that has other work waits for a lock. Most transactions hold a lock
+#: for less.
 SHORT_LOCK_TIMEOUT: Final = 0.1
 SHORT_LOCK_TIMEOUT_MS: Final = 100
 #: Seconds for which the locked row of a job is tried again. They are fewer than the above, so that
 #: the error names the job.
 _ROW_TIMEOUT: Final = 0.08
-#: The same for a database with one lock for all writers, which wait for it in turn.
+#: `SHORT_LOCK_TIMEOUT` for a database with one lock for all writers, which wait for it in turn.
 _ONE_WRITER_TIMEOUT: Final = 5.0
 
 #: Rows that maintenance and bulk operations change in one transaction: some milliseconds of work,
@@ -122,21 +122,22 @@ def connection(using: str | None = None) -> BaseDatabaseWrapper:
 
 
 def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Whether autocommit is off, or an `atomic()` is open other than those of a TestCase.
+    """Whether autocommit is off, or an `atomic()` other than those of a TestCase is open.
 
-    The `atomic()` of a TestCase does not count, because a program would have none there.
+    Those do not count, because outside of tests they would not be there.
     """
     if not connection.in_atomic_block:
-        # The attribute of a closed connection says nothing.
+        # `autocommit` of a closed connection says nothing.
         return connection.connection is not None and not connection.autocommit
     blocks: list[Any] = connection.atomic_blocks
     return not all(getattr(block, "_from_testcase", False) for block in blocks)
 
 
 def is_transaction_open(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a transaction is open that something has begun: `atomic()`, BEGIN, or no autocommit.
+    """Whether a transaction is open that was begun by `atomic()`, by BEGIN or without autocommit.
 
-    The server is not asked. Where a project has set AUTOCOMMIT to False, each query begins one.
+    The server is not asked. If the project sets AUTOCOMMIT to False, each query begins one, which
+    does not count.
     """
     if connection.in_atomic_block:
         return True
@@ -158,9 +159,9 @@ def dialect(using: str | None = None) -> Dialect:
 
 @cache
 def of_vendor(vendor: str) -> Dialect | None:
-    """Return the dialect of the databases that Django calls by this name.
+    """Return the dialect for a vendor of Django, or None if no installed app adds one.
 
-    None where no installed app brings one. Its module is imported where it is asked for.
+    The first call imports its module.
     """
     for config in apps.get_app_configs():
         brought: Mapping[str, str] = getattr(config, "ojs_dialects", {})
@@ -184,7 +185,7 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
 
 
 def not_supported(using: str, name: str) -> str:
-    """Return the error of an alias that has another database, called `name`."""
+    """Return the error message for an alias with an unsupported database, called `name`."""
     return f"django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; the alias {using!r} is {name}."
 
 
@@ -247,9 +248,9 @@ def watch(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
 def recheck(*, healthy: bool = False) -> None:
     """Let connections on which a statement failed be checked before their next statement.
 
-    With `healthy`, all connections are checked. This is for the threads that a handler uses without
-    knowing it, such as `asyncio.to_thread`. The worker's own threads do it themselves. Without
-    `CONN_HEALTH_CHECKS`, which a worker sets, it does nothing.
+    With `healthy`, all connections are checked. This is for threads that a handler uses without
+    knowing it, such as those of `asyncio.to_thread`. The worker's own threads do it themselves.
+    Without `CONN_HEALTH_CHECKS`, which a worker sets, it does nothing.
     """
     with _watched_lock:
         links: list[Any] = [link for link in _watched if healthy or link.errors_occurred]
@@ -279,14 +280,14 @@ def watched() -> list[BaseDatabaseWrapper]:
 def end(link: BaseDatabaseWrapper) -> bool:
     """End a connection of any thread, so that a wait for its reply fails now.
 
-    Return whether it was ended, which it is not if there is something to read.
+    Return whether it was ended. It is not if there is something to read.
     """
     number = dialect_of(link).descriptor(link)
     if number is None:
         return False
     try:
         with socket.socket(fileno=os.dup(number)) as duplicate:
-            # The thread may have closed it meanwhile, and the system given its number to another.
+            # The thread may have closed it meanwhile, and its number may belong to another one now.
             if dialect_of(link).descriptor(link) != number:
                 return False
             try:
@@ -302,8 +303,8 @@ def end(link: BaseDatabaseWrapper) -> bool:
 def leave_if_read_only(error: BaseException) -> None:
     """Let Django close this thread's connection if the error says that its server is read-only.
 
-    The server may have been the primary until now, or the name of the primary may lead to it for a
-    while. Its connection works, so Django would keep it.
+    The server may have been the primary until now, or the host name of the primary may lead to it
+    for a while. The connection works, so Django would keep it.
     """
     link = connection()
     if link.connection is not None and dialect_of(link).is_read_only_error(error):
@@ -328,8 +329,8 @@ def unavailable_reason(error: Exception) -> str:
 def without_values(error: BaseException) -> BaseException:
     """Return an error for `exc_info`: itself, or a copy if the database has rejected a statement.
 
-    The text of the database may have the values of a row, such as arguments and results. The copy
-    has in its place the reason, the SQLSTATE and the constraint. It keeps the traceback.
+    The database's message may contain values of a row, such as arguments and results. The copy has
+    the reason, SQLSTATE and constraint instead, and keeps the traceback.
     """
     found = next((each for each in _chain(error) if isinstance(each, Error)), None)
     if found is None:
@@ -355,8 +356,8 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 def hardly_waiting() -> Iterator[None]:
     """Wait for the lock of another session for a tenth of a second at most, in the block.
 
-    With one writer at a time, for five seconds. Then a write raises a contention error, and the
-    caller's thread is free for others: a server has few threads for all its clients.
+    With one writer at a time, wait for five seconds. Then a write raises a contention error, and
+    the caller's thread is free for other requests: a server has few threads for all its clients.
     """
     link = connection()
     with _having(_hardly_waits, True), passing_by(_ROW_TIMEOUT):
@@ -402,9 +403,10 @@ def has_waited_for_lock(error: BaseException) -> bool:
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 
-    That is the error when the database ended a deadlock or a lock wait. After an OptionalError it
-    runs again without what failed. Inside a caller's `atomic()` contention is raised, because only
-    the caller can repeat its transaction; within `hardly_waiting` also once the time is over.
+    A contention error means that the database ended a deadlock or a lock wait. After an
+    OptionalError the operation runs again without optional statements. Inside a caller's `atomic()`
+    contention is raised, because only the caller can repeat its transaction. Within
+    `hardly_waiting` it is also raised once the time is over.
     """
     link = connection(using)
     if link.in_atomic_block:
@@ -494,17 +496,17 @@ def write_transaction(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def lock_free(rows: QuerySet[Any]) -> list[Any]:
-    """Lock those of these rows that no other session has locked, and return their keys.
+    """Lock these rows, except those that another session has locked, and return their keys.
 
     This and the next two are for the maintenance: another process that has lost the lease may be in
-    the same step, and one that waited for its rows would lose the lease as well. What is left is
-    done by the session that has locked it, or by the next call.
+    the same step, and waiting for its rows would cost this one the lease as well. Locked rows are
+    left to the session that has locked them, or to the next call.
     """
     return list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
 
 
 def update_free(rows: QuerySet[Any], **values: object) -> int:
-    """Change those of these rows that no other session has locked. Return how many."""
+    """Change these rows, except those that another session has locked. Return how many."""
     return in_write_transaction(lambda: _of(rows, lock_free(rows)).update(**values), rows.db)
 
 

@@ -19,7 +19,7 @@ from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, notify, queue_configs
 from django_ojs.storage.dialects.expressions import OneOf
 
-# Each value is a step in the index of claims, however many jobs have it.
+# Each value costs one step in the index of claims, however many jobs have it.
 _IN_QUEUE: Final = (
     "SELECT min(j.hold) FROM ojs_job AS j "
     f"WHERE j.queue = %s AND j.state = '{State.AVAILABLE.value}'"
@@ -40,12 +40,12 @@ def values_in(queue: str) -> list[int]:
 
 @database.write_transaction
 def learn_rules(queue: str) -> int:
-    """Read the rules of all queues; return the bits of those that jobs of this one are open to.
+    """Read the rules of all queues; return the bits of the rules that jobs of this queue need.
 
     It is called when a claim has found such a job. The bits are stored in the row of the queue, so
     that the next claim knows them, unless another transaction has locked the row, because a claim
     waits for no lock. So an enqueue neither writes nor locks the row, and it does not matter
-    whether its process knows the rule.
+    whether the enqueueing process knows the rule.
     """
     owners = {owner_of(hold) for hold in values_in(queue) if FREE < hold < FIRST_HELD}
     bits = sum(1 << owner for owner in owners if owner < MOST_NUMBERS)
@@ -59,7 +59,7 @@ def learn_rules(queue: str) -> int:
 
 
 def hold(number: int, keys: Collection[UUID]) -> set[UUID]:
-    """Hold jobs for the extension with this number, and return those that no other one has held.
+    """Hold jobs for the extension with this number. Return those that no other one holds.
 
     A job that another extension holds stays with it until it opens the job. A running job goes on,
     and is held when it waits again. Jobs that have ended are left out.
@@ -71,10 +71,10 @@ def hold(number: int, keys: Collection[UUID]) -> set[UUID]:
 
 
 def release(number: int, jobs: Mapping[UUID, str], to: int = FREE) -> None:
-    """Open those of these jobs that the extension with this number has held.
+    """Open the jobs among these that the extension with this number holds.
 
-    They are given by id, with their queues, whose workers are notified. `to` is the value of a job
-    that no other extension holds: the rule of this one may have to decide on it.
+    `jobs` maps ids to queues, whose workers are notified. `to` is the new value of a job that no
+    other extension holds: the rule of this extension may have to decide on it.
     """
     mine = held_by(number)
     if set(registry.holds) <= {number}:
@@ -85,19 +85,19 @@ def release(number: int, jobs: Mapping[UUID, str], to: int = FREE) -> None:
 
 
 def owned() -> set[int]:
-    """Return the values that an extension opens, by its hook `holds`, and that of all claims."""
+    """Return the values that installed extensions open, by their hook `holds`, and FREE."""
     return {FREE, *(value for each in registry.holds for value in (open_to(each), held_by(each)))}
 
 
 def release_unowned(keys: Collection[UUID]) -> None:
-    """Open those of these jobs that are kept from claims, and that no extension would open."""
+    """Open the jobs among these that no installed extension would open."""
     database.dialect().read_committed(database.connection())
     known = owned()
     _open([job for job in _locked(keys) if job.hold not in known])
 
 
 def give_on(number: int, keys: Collection[UUID]) -> None:
-    """Open those of these jobs that the extension with this number keeps from claims."""
+    """Open the jobs among these that the extension with this number keeps from claims."""
     jobs = _locked(keys)
     _open([job for job in jobs if job.hold != FREE and owner_of(job.hold) == number], but=number)
 
@@ -115,8 +115,8 @@ def decide_again(jobs: Sequence[Job]) -> None:
 def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> None:
     """Give each of these jobs, which are locked, to the next extension that holds it.
 
-    Extensions that hold it come first, then those whose rules decide on it. Of several, the first
-    counts.
+    Extensions that hold it come first, then those whose rules decide on it. Of several, the one
+    with the lowest number counts.
     """
     before = {job.pk: job.hold for job in jobs}
     keys = list(before)

@@ -41,7 +41,7 @@ class LastQuery:
         self._at = float("-inf")
 
     def repeat(self, interval: float) -> bool:
-        """Count a query as made now. Return False if the last one is not that many seconds ago."""
+        """Count a query as made now. Return False if the last one is less than `interval` ago."""
         now = time.monotonic()
         if now - self._at < interval:
             return False

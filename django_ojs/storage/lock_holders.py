@@ -11,7 +11,7 @@ from django.utils import timezone
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import LockHolder
 
-#: Rows that are locked for less than this are no finding.
+#: A session whose transaction began less than this ago is not reported.
 LOCKED_FOR: Final = timedelta(seconds=2)
 
 

@@ -1,7 +1,7 @@
 """When a job of a queue may start next, where a rule lets none start now.
 
-A process remembers it for itself. The worker claims again at that time, and before that asks with
-one query whether the queue is still full.
+Each process remembers this for itself. A worker claims again at that time, and first asks by one
+query whether the queue is still full.
 """
 
 import time
@@ -18,7 +18,7 @@ LARGEST_RETRY_AFTER: Final = 60.0
 
 
 class NextStarts:
-    """What this process found last of the queues that have rules."""
+    """What this process last found about queues that have rules."""
 
     def __init__(self) -> None:
         self._by_queue: dict[str, float] = {}
@@ -58,7 +58,7 @@ class NextStarts:
         self._by_queue.pop(queue, None)
 
     def seconds(self) -> float | None:
-        """Return the seconds until the earliest time. Each time is returned until it has passed."""
+        """Return the seconds until the earliest time. A passed time is returned once, as 0."""
         if not self._by_queue:
             return None
         now = time.monotonic()
@@ -67,7 +67,7 @@ class NextStarts:
         return max(0.0, left)
 
     def reset(self) -> None:
-        """Forget all of them."""
+        """Forget everything."""
         self._by_queue = {}
         self._full = set()
         self._delays = {}

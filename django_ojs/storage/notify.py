@@ -1,4 +1,4 @@
-"""Notify idle workers of new jobs, and streams of new events. Those that miss it poll."""
+"""Notify idle workers of new jobs, and streams of new events. They poll as well."""
 
 import logging
 import math
@@ -35,7 +35,7 @@ class Throttle:
         self._sent: dict[tuple[str, str], float] = {}
 
     def due(self, channel: str, payloads: Iterable[str]) -> list[str]:
-        """Return those of these payloads that may be sent now, and count them as sent."""
+        """Return the payloads among these that may be sent now, and count them as sent."""
         now = time.monotonic()
         with self._lock:
             due = [
@@ -76,7 +76,7 @@ def readers_of_events() -> None:
 
 
 def send(payloads: Iterable[str], channel: str = JOBS) -> None:
-    """Notify the listeners of a channel now, of each payload once; after the commit only."""
+    """Notify the listeners of a channel now, once for each payload. Call it after the commit."""
     due = throttle.due(channel, payloads)
     if not due:
         return

@@ -120,7 +120,7 @@ def remembered_rules(name: str) -> int:
 
 
 def current() -> Snapshot | None:
-    """Return the configurations, at most a second old, or None if no queue has one, nor drains."""
+    """Return the configurations, at most a second old, or None if no queue has one or drains."""
     snapshot = latest()
     return snapshot if snapshot.stored or snapshot.draining or settings().queues else None
 
@@ -141,7 +141,7 @@ def remember(
     *,
     seconds: float,
 ) -> Snapshot:
-    """Keep a snapshot of these stored configurations, by name, and of the other queues."""
+    """Keep a snapshot of the stored configurations, and of what else is stored of queues."""
     snapshot = Snapshot(
         time.monotonic() + seconds,
         stored,
@@ -172,7 +172,7 @@ def add_rules(queues: Iterable[str], rules: int) -> None:
 
 
 def changed() -> None:
-    """Drop the snapshots: now, for this transaction, and once it has committed."""
+    """Drop the snapshot: now, for this transaction, and once it has committed."""
     _snapshots.reset()
     database.after_commit(_snapshots.reset)
 

@@ -8,8 +8,8 @@ While all queues have jobs, what a queue gets in any number of turns differs fro
 less than the number of queues: the credits add up to zero, and only a positive one pays, so each
 stays above minus the sum of the shares.
 
-Nothing is stored: each process remembers its own turns, and begins somewhere in the round. Each is
-fair, and so all are.
+Nothing is stored: each process remembers its own turns, and begins at a random place in the round.
+Each process is fair, and so all are together.
 """
 
 import random
@@ -24,7 +24,7 @@ from typing import Final
 from django_ojs.spec.scheduling import FIRST_WITH_JOBS, QueueOrder
 from django_ojs.storage import in_memory_state
 
-#: How many turns there are from which a process chooses its beginning.
+#: A process begins at a random one of this many turns.
 MAX_START: Final = 1000
 
 #: The most queues whose credit is remembered, because a worker of all queues may see ever new ones.
@@ -60,8 +60,8 @@ class Turns:
     def asks(self, queues: Sequence[str], count: int) -> Generator[Ask]:
         """Yield which queue to ask for how many jobs, until `count` were found.
 
-        The caller sets `found`, and closes the generator if it stops before. A queue that had fewer
-        is not asked again.
+        The caller sets `found`, and closes the generator if it stops earlier. A queue that had
+        fewer jobs than wanted is not asked again.
         """
         self.left_none = False
         waiting = list(queues)
@@ -101,7 +101,7 @@ class Turns:
         self.left_none = not waiting
 
     def _overdue(self, queues: Sequence[str], count: int) -> list[str]:
-        """Return the queues that have not been asked for the interval of the rotation."""
+        """Return the queues that were last asked at least the rotation interval ago."""
         prevention = self.order.prevention
         if prevention is None:
             return []

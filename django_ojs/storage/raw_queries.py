@@ -25,7 +25,7 @@ _LONGEST: Final = timedelta(days=365_000)
 # on the models and the database only, so they need no reset.
 _converters: Final = threading.local()
 _Converter = Callable[[Any, Any, Any], Any]
-#: Of each column that needs any: its index in a row, its expression, and its converters.
+#: For each column that needs converters: its index in a row, its expression, and these.
 _Converters = Sequence[tuple[int, Any, list[_Converter]]]
 
 
@@ -48,7 +48,7 @@ def values(
     """Return these columns of the rows for which `where` holds, as the model has their values.
 
     After them come the expressions `more`, as the driver returns them. With named parameters, the
-    query is one of each FETCH, and a session that repeats it may keep its plan.
+    query belongs to a FETCH, and a session that repeats it may keep its plan.
     """
     return _select(model, names, where, parameters, *more)
 
@@ -72,7 +72,7 @@ def _select(
 def _converted(
     connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]], converters: _Converters
 ) -> list[list[Any]]:
-    """Return rows that begin with the columns of these converters as the models have them."""
+    """Convert rows that begin with the columns of these converters, as the models do."""
     found = [list(row) for row in rows]
     for row in found:
         for index, expression, steps in converters:
@@ -96,7 +96,8 @@ def instances(model: type[M], rows: Sequence[Sequence[Any]]) -> list[M]:
 def read(which: QuerySet[Any, Any]) -> list[tuple[Any, ...]]:
     """Return the rows of a query, as `values_list` has them.
 
-    `Dialect.rows` reads them, because Django's loader of times takes as long as all else.
+    `Dialect.rows` reads them, because Django's loader of times takes as long as everything else
+    together.
     """
     connection = database.connection()
     compiler = which.query.get_compiler(connection=connection)
@@ -113,7 +114,7 @@ def read_instances(which: QuerySet[M]) -> list[M]:
 def update_returning(which: QuerySet[M], values: Mapping[str, Any]) -> list[M]:
     """Change rows as `QuerySet.update` does, and return them as they are then.
 
-    Only where the dialect `has_update_returning`.
+    This needs a dialect that `has_update_returning`.
     """
     connection, model = database.connection(), which.model
     names = _attributes(model)
@@ -135,7 +136,7 @@ def change(model: type[Model], values: str, where: str, parameters: Sequence[Any
 
 
 def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:
-    """Store these fields of rows."""
+    """Store these fields of the changed rows."""
     table, key = model._meta.db_table, model._meta.pk.name
     if (source := database.dialect().records) is None:
         columns = ", ".join(f"{name} = %s" for name in names)
@@ -205,7 +206,7 @@ def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str
     """Return the SQL that says whether a row is at least as old as `age`, for `which_hold`.
 
     It asks for the least time of the rows for which `where` holds and not for EXISTS, because the
-    least time can only be read from the end of an index.
+    database can read the least time only from the end of an index.
     """
     oldest = f"SELECT min({column}) FROM {model._meta.db_table} WHERE {where}"
     # Databases cannot subtract more than this, and no row is as old.

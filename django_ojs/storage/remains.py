@@ -2,7 +2,7 @@
 
 The number of an extension is its bit in `Queue.rules` and `Job.marks`, and gives its values of
 `Job.hold`. Nothing handles the bits and values of a number that no extension has, nor a rule of an
-extension without rules, nor a job held for one that holds none.
+extension without rules, nor a job held for an extension that holds none.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ BATCH: Final = 1000
 
 
 def objects() -> list[Named]:
-    """Return the triggers, functions and indexes on jobs of neither the core nor an extension."""
+    """Return the `ojs_` objects of the database that neither core nor extensions create."""
     connection = database.connection()
     known = schema.created(schema.all_statements(database.dialect()))
     indexes = {index.name for index in Job._meta.indexes}
@@ -45,10 +45,10 @@ def queues() -> dict[int, list[str]]:
 
 
 def marked() -> dict[int, int]:
-    """Return, by number, how many unfinished jobs have a mark."""
+    """Return, by number, how many unfinished jobs have the mark of a missing extension."""
     found: Counter[int] = Counter()
     for state in sorted(set(State) - TERMINAL):
-        # One state at a time: each has an index of its own.
+        # One state is read at a time, because each has its own index.
         jobs = _marked(Job.primary.filter(state=state)).values_list("unowned")
         for marks, number_of_jobs in jobs.annotate(Count("pk")):
             found.update(dict.fromkeys(numbers_of(marks), number_of_jobs))
@@ -56,7 +56,7 @@ def marked() -> dict[int, int]:
 
 
 def held() -> dict[int, list[str]]:
-    """Return, by number, the queues with available jobs that are kept from some claims."""
+    """Return, by number, the queues with available jobs that no installed extension would open."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for queue in known_queues.by_name().names:
         for number in sorted(set(map(owner_of, {*holds.values_in(queue)} - holds.owned()))):
@@ -65,7 +65,7 @@ def held() -> dict[int, list[str]]:
 
 
 def drop() -> None:
-    """Drop the triggers, functions and indexes."""
+    """Drop what `objects` returns."""
     connection = database.connection()
     with connection.cursor() as cursor:
         for statement in schema.drop_statements(database.dialect(), objects()):
@@ -114,7 +114,7 @@ def free_jobs() -> None:
 
 
 def unmark() -> None:
-    """Take the marks from all jobs, also from those that have ended."""
+    """Take the marks of missing extensions from all jobs, also from those that have ended."""
     keys = _marked(Job.primary.order_by("pk")).values_list("pk", flat=True)
     for some in _pages(keys):
         jobs = Job.primary.filter(pk__in=some)

@@ -23,8 +23,8 @@ _ClaimThese: TypeAlias = Callable[[Sequence[UUID], ClaimRequest], list[Claimed]]
 CANDIDATES_AT_ONCE: Final = 200
 #: The most rounds of a claim.
 ROUNDS: Final = 5
-#: After so many jobs whose states it has changed, a claim ends: each is stored with its events,
-#: which takes longer than holding it.
+#: A claim ends once it has changed the states of this many jobs: each is stored with its events,
+#: which takes longer than holding a job.
 CHANGED_AT_ONCE: Final = 200
 
 
@@ -33,9 +33,9 @@ def claim(
 ) -> list[Claimed]:
     """Claim jobs of a queue that has these rules, given by their bits.
 
-    `queues` are those of the FETCH. Whether no job can start in those whose last claims found none
-    is asked once for all of them; `full` keeps the answers, by the rule. Raises RulesUnknown for a
-    queue that has other rules, too.
+    `queues` are those of the FETCH. For all of them whose last claims found no job that may start,
+    one query asks whether this is still so; `full` keeps the answers, by rule. Raises RulesUnknown
+    if the queue has other rules too.
     """
     next_starts.unread.discard(request.queue)
     with transitions.keeping_plans(request):
@@ -67,18 +67,18 @@ def _claim_of(
     except Exception as error:
         if not transitions.is_of_a_hook(error):
             raise
-    # It has undone the whole claim, which has no savepoint.
+    # The error of the hook has undone the whole claim, which has no savepoint.
     return _claim(request, list(known.values()), transitions.claim_each)
 
 
 class _Logged:
-    """The queues of which this process has said that it claims none of their jobs."""
+    """The queues for which this process has logged that it claims none of their jobs."""
 
     def __init__(self) -> None:
         self.queues: set[str] = set()
 
     def reset(self) -> None:
-        """Log it once more."""
+        """Let each queue be logged again."""
         self.queues.clear()
 
 
@@ -100,7 +100,7 @@ def _log_missing(queue: str, bits: int) -> None:
 def _claim(
     request: ClaimRequest, rules: Sequence[ClaimRule], claim_these: _ClaimThese
 ) -> list[Claimed]:
-    # The database or the role may have another default, which the connection does not know.
+    # The database or the role may have another default level, which the connection does not know.
     database.dialect().read_committed(database.connection())
     parts: list[RuledClaim] = []
     for rule in rules:
@@ -137,7 +137,7 @@ class _Round:
     has_left: bool = False
     #: Whether a job that is open to all claims may not start.
     rejects_plain: bool = False
-    #: Whether a rule can set aside no more.
+    #: Whether a rule can set aside no more jobs now.
     is_cut: bool = False
 
 
@@ -173,7 +173,7 @@ class _Choice:
         return found
 
     def claim(self, claim_these: _ClaimThese) -> list[Claimed]:
-        """Claim the jobs that may start, and set aside those that a rule alone rejects."""
+        """Claim the jobs that may start, and set aside those that only one rule rejects."""
         request = self._request
         found, changed, at_most, is_cut = _Round(), 0, request.limit, False
         for _ in range(ROUNDS):

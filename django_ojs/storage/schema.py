@@ -1,9 +1,9 @@
 """The part of the schema that Django cannot express: functions, procedures, triggers, indexes.
 
-Those of the core are files of the dialect (`Server.schema`), which a migration executes. An
-extension has its own in the folder `Extension.schema`: they are executed after each `migrate`,
-where something of them is missing. So an extension may be added to a site later, and what SQLite
-loses when a migration makes the table of jobs anew is made again.
+For the core, a migration executes files of the dialect (`Server.schema`). An extension has its own
+in the folder `Extension.schema`: they are executed after each `migrate`, if something that they
+create is missing. So an extension may be added to a site later, and what SQLite drops when a
+migration rebuilds the table of jobs is created again.
 """
 
 import re
@@ -60,7 +60,7 @@ def create_missing(using: str, **kwargs: object) -> None:
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Create all of them, in place of those that exist."""
+    """Create all objects of the core and the extensions, in place of those that exist."""
     dialect = database.dialect_of(connection)
     _execute(connection, core_statements(dialect))
     for extension in registry.with_schema():
@@ -69,14 +69,14 @@ def create(connection: BaseDatabaseWrapper) -> None:
 
 
 def mark(connection: BaseDatabaseWrapper, number: int, jobs: str) -> None:
-    """Give the bit of an extension to those jobs that lack it; `jobs` selects their ids, in SQL."""
+    """Give the bit of an extension to jobs that lack it; `jobs` selects their ids, in SQL."""
     bit = 1 << number
     statement = "UPDATE ojs_job SET marks = marks | {0} WHERE marks & {0} = 0 AND id IN ({1})"
     _execute(connection, [statement.format(bit, jobs)])
 
 
 def drop_statements(dialect: Dialect, objects: Collection[Named]) -> list[str]:
-    """Return the statements that drop these: triggers and indexes before their functions."""
+    """Return the statements that drop these objects: triggers and indexes before functions."""
     return [
         dialect.drop.get(each.kind, "DROP {kind} {name}").format_map(asdict(each))
         for each in sorted(objects, key=lambda each: (each.kind not in ("TRIGGER", "INDEX"), each))
@@ -84,7 +84,7 @@ def drop_statements(dialect: Dialect, objects: Collection[Named]) -> list[str]:
 
 
 def missing_of_extensions(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return the names of the extensions of which something is missing."""
+    """Return the names of the extensions whose objects are not all in the database."""
     dialect = database.dialect_of(connection)
     wanted = {
         extension.name: created(statements_of(extension, dialect))
@@ -95,7 +95,7 @@ def missing_of_extensions(connection: BaseDatabaseWrapper) -> list[str]:
 
 
 def combined_constraints(dialect: Dialect) -> dict[str, str]:
-    """Return the constraints of models that the files drop, and the one in the place of each."""
+    """Return the constraints of models that the files drop, each with its replacement."""
     combined: dict[str, str] = {}
     for each in core_statements(dialect):
         if added := _ADDED.search(each):
@@ -124,7 +124,7 @@ def core_statements(dialect: Dialect) -> list[str]:
 
 
 def reverse_statements(dialect: Dialect) -> list[str]:
-    """Return the statements that undo those of the core."""
+    """Return the statements that drop what the core creates."""
     return statements(dialect.schema[0].with_name("drop.sql"))
 
 

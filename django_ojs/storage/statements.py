@@ -1,4 +1,4 @@
-"""The statements of an extension: files in a folder of its own, one folder a database."""
+"""The statements of an extension: files in its own folder, in a subfolder for each database."""
 
 from functools import cache
 from pathlib import Path
@@ -12,8 +12,8 @@ from django_ojs.storage.dialects.base import Dialect
 class Statements:
     """The files `<database>/<name>.sql`, in which `{now}` is the time at which a statement began.
 
-    They have the placeholders of the states that those of the core have (see `sql_files`), and
-    those of `values`. A statement that several databases understand is in the folder `common`.
+    They have the placeholders for states of `sql_files`, and those of `values`. A statement that
+    several databases understand is in the folder `common`.
     """
 
     def __init__(self, folder: Path, **values: str) -> None:

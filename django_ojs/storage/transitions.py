@@ -48,7 +48,7 @@ from django_ojs.storage.dialects.server import is_of_worker
 
 T = TypeVar("T")
 
-#: How long a job waits for which an extension raises when it is claimed.
+#: For how long a job waits after an extension has raised when it was claimed.
 SET_ASIDE: Final = timedelta(minutes=1)
 
 
@@ -57,8 +57,8 @@ class Claim:
     """A worker's claim on a job (worker-protocol §5.6). A field that is None is not checked.
 
     `run` is the fencing token. Over HTTP a client may know `attempt` only, which starts again after
-    a retry by hand. A claim that was made without the id of a worker has none: there `attempt` or
-    `run` identify it.
+    a retry by hand. A job that was claimed without the id of a worker has none: there `attempt` or
+    `run` identify the claim.
     """
 
     worker_id: str | None = None
@@ -105,9 +105,9 @@ ANY_CLAIM = Claim()
 
 
 class RulesUnknown(Exception):
-    """A queue has rules that its claim did not apply, and so claimed no job.
+    """A claim did not apply all rules of its queue, and so claimed no job.
 
-    Another process has given them to the queue, such as by its first job with a limit by key.
+    Another process has added them, for example by the first job with a limit by key.
     """
 
 
@@ -124,7 +124,7 @@ def claim(request: ClaimRequest) -> list[Claimed]:
     jobs: list[Claimed] = []
     seconds = 0.0
     try:
-        # Without a hook that hears of it, it has no savepoint.
+        # Without a hook that hears of the claim, it needs no savepoint.
         with _repeatable(request) if hooks and hooks.changed else nullcontext():
             began = time.monotonic()
             found = database.dialect_of(connection).claim(connection, request, floor)
@@ -147,9 +147,9 @@ def claim(request: ClaimRequest) -> list[Claimed]:
 def keeping_plans(request: ClaimRequest | None) -> Iterator[None]:
     """Let a session that repeats the statements of a claim keep plans of them.
 
-    A transaction in the block must be repeated as a whole after an error. So in a caller's
-    transaction no plan is kept, nor for a claim without the id of a worker. Without a request, the
-    statements are those by which a worker completes jobs.
+    A transaction in the block must be repeated as a whole after an error, so no plan is kept in a
+    caller's transaction. Nor is one kept for a claim without the id of a worker. Without a request,
+    the statements are those by which a worker completes jobs.
     """
     is_own = not database.connection().in_atomic_block
     is_named = request is None or request.worker_id is not None
@@ -182,8 +182,8 @@ def claim_each(jobs: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
             if found is None:
                 later = dict.fromkeys(keys, timezone.now() + SET_ASIDE)
                 if _unless_undone(partial(reschedule, later)) is None:
-                    # This is the only change that is not told: a hook that raises for each job
-                    # would stop the queue.
+                    # This is the only change that hooks are not told of: one that raises for each
+                    # job would stop the queue.
                     database.dialect().reschedule(database.connection(), later)
         claimed += found or ()
     return claimed
@@ -192,7 +192,7 @@ def claim_each(jobs: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
 def change_together(
     heard: Trigger | EventType, jobs: Sequence[UUID], change: Callable[[Sequence[UUID]], T]
 ) -> list[T]:
-    """Change jobs, which the caller has locked, together; or each, if a hook undoes that.
+    """Change jobs, which the caller has locked, together; or one by one, if a hook undoes that.
 
     A job for which the hook raises again stays as it was. Return what the changes returned. `heard`
     is what the hooks hear of.
@@ -228,7 +228,7 @@ def leave_out(error: Exception) -> None:
     if not is_of_a_hook(error):
         raise error
     if isinstance(error, OJSError):
-        # Others have been logged. This one is for a caller, and here it reaches none.
+        # Other errors have been logged. An OJSError is for a caller, which it does not reach here.
         failed(getattr(error, UNDONE_BY), "undid a change", error)
 
 
@@ -271,8 +271,8 @@ def _tell_claimed(hooks: ChangeHooks | None, jobs: Sequence[Claimed]) -> None:
 def place(job_id: UUID) -> str | None:
     """Return where the row of a job is, for the claim of a transaction that begins next.
 
-    None where it is of no use. A serializable transaction that finds a row by an index conflicts
-    with all that write to the same page of the index: with those that complete other jobs.
+    Return None where it is of no use. A serializable transaction that finds a row by an index
+    conflicts with transactions that write to the same page of the index, such as other completions.
     """
     return database.dialect().place(database.connection(), job_id)
 
@@ -284,7 +284,7 @@ def complete(
 ) -> set[UUID]:
     """ACK many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return those it still held, and that no other session has locked; see `still_held`.
+    Return those that it still held, and that no other session has locked; see `still_held`.
     """
     if not finished:
         return set()
@@ -304,7 +304,7 @@ def complete(
 def complete_one(job_id: UUID, claim: Claim, result: json.JSON) -> Job:
     """ACK one job, and return it as it is then, by one statement. Raises as `apply_one` does.
 
-    Only where the dialect `has_update_returning`.
+    This needs a dialect that `has_update_returning`.
     """
     connection = database.connection()
     fence, values = claim.fence()
@@ -327,7 +327,7 @@ def complete_one(job_id: UUID, claim: Claim, result: json.JSON) -> Job:
 
 
 def follow_up_ack(job: Job | Claimed, seconds: float | None = None) -> None:
-    """Call the hooks that follow the commit of an ACK, after `apply_one` did not call them.
+    """Call the hooks that follow the commit of an ACK, which `apply_one` has left to the caller.
 
     `seconds` is how long the handler ran, if that is known.
     """
@@ -347,7 +347,7 @@ def _completed(key: UUID, run: int, result: json.JSON) -> str:
 def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
     """Lock jobs of one worker, given as (id, run), until the transaction ends.
 
-    Return those it still held, and that no other session has locked; see `still_held`.
+    Return those that it still held, and that no other session has locked; see `still_held`.
     """
     if not claims:
         return set()
@@ -356,7 +356,7 @@ def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tu
 
 
 def still_held(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
-    """Return the claims among these, given as (id, run), that a worker has; nothing is locked.
+    """Return the claims among these, given as (id, run), that a worker still has. Lock nothing.
 
     If a statement left one of them out, another session had locked its row.
     """
@@ -367,7 +367,7 @@ def still_held(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tupl
 
 
 def lock_free(jobs: QuerySet[Job]) -> list[UUID]:
-    """Lock those of these jobs that no other session has locked, in the order of their ids."""
+    """Lock these jobs, except those that another session has locked, in the order of their ids."""
     free = jobs.order_by("pk").select_for_update(skip_locked=True, no_key=True)
     return list(free.values_list("pk", flat=True))
 
@@ -375,8 +375,7 @@ def lock_free(jobs: QuerySet[Job]) -> list[UUID]:
 def fail(again: Mapping[UUID, str], ended: Mapping[UUID, str], known: Known) -> None:
     """FAIL many jobs, which the caller has locked: some wait `again`, the `ended` are discarded.
 
-    The values are JSON objects, those of `Dialect.end_runs`. The jobs are those of `known`, in
-    their order.
+    The values are JSON objects for `Dialect.end_runs`. `known` has the jobs, in their order.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
@@ -390,9 +389,9 @@ def fail(again: Mapping[UUID, str], ended: Mapping[UUID, str], known: Known) -> 
 
 
 def oldest_available(queue: str, limit: int) -> list[Job]:
-    """Return the jobs of a queue that are available for the longest time, locked.
+    """Return the jobs of a queue that have been available for longest, locked.
 
-    They have an id, a queue, a type and a size. Jobs that another transaction has locked are left
+    Only ids, queues, types and sizes are read. Jobs that another transaction has locked are left
     out.
     """
     keys = database.dialect().oldest_available(database.connection(), queue, limit)
@@ -401,7 +400,7 @@ def oldest_available(queue: str, limit: int) -> list[Job]:
 
 
 def promote(limit: int, queues: Sequence[str] | None = None) -> list[tuple[UUID, str, str]]:
-    """Make scheduled and retryable jobs that are due available; of these queues, `limit` of each.
+    """Make due jobs, scheduled or retryable, available; with `queues`, up to `limit` of each.
 
     Return (id, queue, state before) of each.
     """
@@ -475,7 +474,7 @@ def apply(
 ) -> int:
     """Change the state of these jobs to `target`, where the table allows it and the claim matches.
 
-    The caller has locked them, and gives the state of each. Return how many.
+    The caller has locked them, and gives the state of each. Return how many changed.
     """
     allowed = sources(trigger, target)
     before = {key: state for key, state in held.items() if state in allowed}
@@ -523,7 +522,7 @@ def apply_one(
 
 
 def _expected(trigger: Trigger, target: State, jobs: QuerySet[Job], claim: Claim) -> QuerySet[Job]:
-    """Return those of the jobs that may make the transition, under this claim."""
+    """Return the jobs among these that may make the transition, under this claim."""
     if claim is not ANY_CLAIM:
         jobs = jobs.filter(claim.condition())
     return jobs.filter(state__in=sources(trigger, target))
@@ -544,7 +543,7 @@ def _update_one(
     *,
     reads: bool,
 ) -> Job | None:
-    """Change one job. Return it as it is then, if it is to be read and the same statement can."""
+    """Change one job. With `reads`, return it as it is then, if the same statement can do so."""
     job = Job.primary.filter(pk=Unlocked(job_id) if database.passes_by() else job_id)
     if claim.place is not None:
         there = job.extra(where=["ctid = %s::tid"], params=[claim.place])
@@ -594,7 +593,7 @@ def _tell(
     return change
 
 
-#: The columns of a job that are most of a large one.
+#: The columns that make up most of a large job.
 _PAYLOAD: Final = ("args", "options", "progress", "result")
 
 
@@ -656,7 +655,7 @@ def lock(job_id: UUID) -> Job:
 def lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim = ANY_CLAIM) -> Job:
     """Lock an active job that is under this claim, for this transition.
 
-    Raises as `lock` does, and as `apply_one` does.
+    Raises what `lock` and `apply_one` raise.
     """
     job = lock(job_id)
     if job.state != State.ACTIVE or not claim.holds(job):

@@ -1,7 +1,8 @@
 """The jobs that hold a unique key (ojs-unique-jobs §7.4, §8.1): lock the key, then query.
 
-A transaction that stores a job with a policy holds the lock on its key until it ends. So of two
-that store the same key at once, the second queries after the first has committed or rolled back.
+A transaction that stores a job with a policy holds the lock on its key until it ends. So if two
+transactions store the same key at once, the second queries after the first has committed or rolled
+back.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -26,8 +27,8 @@ _WAITING = frozenset(sources(Trigger.EXPIRE, State.DISCARDED))
 class Holder:
     """A job that holds a key.
 
-    `visible`: this transaction sees it. One with an old snapshot does not see jobs that were
-    committed since then.
+    `visible`: this transaction sees it. A transaction with an old snapshot does not see jobs that
+    were committed since then.
     """
 
     job: Job
@@ -37,8 +38,8 @@ class Holder:
 def lock(keys: Collection[str], *, wait: bool = True) -> bool | None:
     """Lock these keys until the transaction ends.
 
-    Return whether its later queries see all that was committed before this call. Without `wait`,
-    return None where another transaction has locked one of them.
+    Return whether later queries of the transaction see all that was committed before this call.
+    Without `wait`, return None where another transaction has locked one of them.
     """
     return database.dialect().lock_unique_keys(database.connection(), sorted(keys), wait=wait)
 
@@ -61,7 +62,7 @@ def holders(policy: UniquePolicy, keys: Collection[str], *, fresh: bool) -> dict
 
 
 def _matching(policy: UniquePolicy, keys: Sequence[str]) -> list[Job]:
-    # The SQL is literal, because three quarters of an enqueue were the ORM's work to build it.
+    # The SQL is literal, because building it by the ORM took three quarters of an enqueue.
     states = set(policy.states)
     replaces = policy.on_conflict.startswith("replace")
     if replaces:

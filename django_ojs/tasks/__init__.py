@@ -1,4 +1,4 @@
-"""A backend of `django.tasks`: tasks are jobs, and commit with the caller's rows.
+"""A backend of `django.tasks`: it stores tasks as jobs, which commit with the caller's rows.
 
 TASKS = {"default": {"BACKEND": "django_ojs.tasks.OJSBackend"}}
 """
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OJSBackend", "OJSTask", "TaskCancelled", "TaskDiscarded", "TaskFailed", "options"]
 
-# They need Django 6.0 or the backport. Task queues import the module `tasks` of every installed
-# app, and so this one, also where there is neither.
+# These modules need Django 6.0 or the backport. Other task queues import the module `tasks` of
+# every installed app, so this one is imported even if there is neither.
 _MODULES = {
     "OJSBackend": "backend",
     "OJSTask": "backend",

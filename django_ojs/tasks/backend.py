@@ -1,7 +1,7 @@
 """`OJSBackend`, and the tasks that are declared with it.
 
-Django may import this module, and declare tasks, before the models of the apps are loaded: whatever
-needs them is imported when it is used.
+Django may import this module, and declare tasks, before the models of the apps are loaded. So code
+that needs models is imported when it is used.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OJSTask(GenericTask[P, R]):
         backend: str | None = None,
         **options: Any,
     ) -> OJSTask[P, R]:
-        """Return the task with other values of Django's, and with these options of a job."""
+        """Return the task with other values for Django's arguments and for options of a job."""
         values: dict[str, Any] = {
             "priority": priority,
             "queue_name": queue_name,
@@ -68,7 +68,7 @@ class OJSTask(GenericTask[P, R]):
 
 
 def read_options(given: OptionArguments) -> Options:
-    """Return keyword arguments as options. Raises InvalidRequest for one that Django has too."""
+    """Return keyword arguments as options. Raises InvalidRequest for one that is Django's own."""
     from django_ojs import enqueue_options
 
     for name, instead in _DJANGOS.items():
@@ -94,7 +94,7 @@ class OJSBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: AnyTask) -> None:
-        """Check a task, and register it for the workers. Raises InvalidTask."""
+        """Check and register a task for the workers. Raises InvalidTask, ImproperlyConfigured."""
         try:
             check_queue(job_queue(self, task.queue_name), field="queue_name")
         except OJSError as error:
@@ -151,7 +151,7 @@ class OJSBackend(BaseTaskBackend):
 
 
 def _cure(queue: str, error: OJSError) -> str:
-    """Return what is wrong with the name of a queue, and a name that is like it."""
+    """Return what is wrong with the name of a queue, and a similar name that is allowed."""
     similar = allowed_name(queue)
     return (
         f"{queue!r} is no name of a queue: {error.message}. Name it {similar!r}; where the name is "

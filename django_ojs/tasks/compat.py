@@ -30,7 +30,7 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Django's stubs have generic classes, and Django itself has not.
+# The classes are generic in Django's stubs, but not in Django itself.
 if TYPE_CHECKING:
     GenericTask = Task
     AnyTask = Task[..., Any]

@@ -22,7 +22,7 @@ class OptionsDecorator(Protocol):
     @overload
     def __call__(self, task: Task[P, R], /) -> OJSTask[P, R]: ...
 
-    @overload  # A task of the backport.
+    @overload  # For a task of the backport.
     def __call__(self, task: T, /) -> T: ...
 
 

@@ -32,7 +32,7 @@ def start() -> None:
 
 def _backends() -> Iterator[OJSBackend]:
     for alias in task_backends.settings:
-        # Django reports a backend that it cannot make, when it is used.
+        # Django reports a backend that it cannot make when the backend is used.
         with suppress(ImproperlyConfigured):
             backend = task_backends[alias]
             if isinstance(backend, OJSBackend):

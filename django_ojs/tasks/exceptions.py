@@ -1,4 +1,4 @@
-"""The `exception_class` of a task's error where no exception of Python is the cause."""
+"""The `exception_class` of a task's error that no Python exception caused."""
 
 
 class TaskCancelled(Exception):
@@ -10,7 +10,7 @@ class TaskDiscarded(Exception):
 
 
 class TaskFailed(Exception):
-    """A run failed without an exception that is known here.
+    """A run failed without a known Python exception.
 
     It timed out, its worker died, or a worker in another language reported the failure.
     """

@@ -1,4 +1,4 @@
-"""Tasks as handlers: what a worker calls, and what an enqueue binds arguments with."""
+"""Tasks as handlers: a worker calls them, and an enqueue binds arguments with them."""
 
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from django_ojs.tasks.compat import (
 )
 from django_ojs.tasks.queue_names import job_queue
 
-#: The member of `meta` in which a job keeps what its arguments do not say.
+#: The member of `meta` that has how the task was called; see `task_enqueue.enqueue`.
 META: Final = "django_task"
 
 
@@ -86,15 +86,15 @@ class TaskHandler(KeywordHandler):
             names = {name: values[name] for name in given["keywords"]}
             return positional[: given["positional"]], names
         except (OJSError, TypeError, KeyError):
-            # Another client has enqueued it, or the signature has changed since.
+            # Another client has enqueued the job, or the signature has changed since then.
             return args, {}
 
 
 def register(task: AnyTask, options: Options | None = None, *, atomic: bool = False) -> None:
     """Make a task the handler of its job type.
 
-    Without options this is done once: `using` makes further tasks of the same function. Raises
-    ImproperlyConfigured when the type has another handler.
+    Without options, only the first task of a function is registered: `using` makes others of it.
+    Raises ImproperlyConfigured when the type has another handler.
     """
     job_type = job_type_of(task.module_path)
     known = registry.handlers.get(job_type)

@@ -1,6 +1,6 @@
 """The queues of tasks and of their jobs: the same names, unless OPTIONS["queues"] has others.
 
-OJS allows no underscores and capital letters, and packages may have them in their tasks.
+OJS allows no underscores or capital letters in these names, but tasks of packages may have them.
 """
 
 from django_ojs.tasks.compat import BaseTaskBackend

@@ -1,4 +1,4 @@
-"""The `TaskResult` of a job: what `django.tasks` shows of its row."""
+"""The `TaskResult` of a job, made from its row."""
 
 from dataclasses import fields
 from datetime import datetime
@@ -27,18 +27,18 @@ _STATUS = {
     State.CANCELLED: TaskResultStatus.FAILED,
     State.DISCARDED: TaskResultStatus.FAILED,
 }
-#: The runs that ended with an error of their own; others were stopped or returned.
+#: The outcomes of runs that ended with an error; other runs were stopped or returned.
 _FAILED = (
     AttemptOutcome.FAILED,
     AttemptOutcome.TIMEOUT,
     AttemptOutcome.LAPSED,
     AttemptOutcome.LOST,
 )
-#: The reasons of discards that no run has led to.
+#: The reasons of discards that no run caused.
 _DISCARDED = {
     "expired": "The job expired before it ran.",
     "dropped": "The queue was full, and the job was dropped for a newer one.",
-    "rate_limited": "The rate limit of the job let it not start, and the job was dropped.",
+    "rate_limited": "The rate limit of the job did not let it start, and the job was dropped.",
     "operator": "An operator discarded the job.",
 }
 
@@ -48,7 +48,7 @@ def result_of(
 ) -> AnyResult:
     """Return the result of a job whose task, arguments and backend are known."""
     state = State(job.state)
-    # A first run that is not over, or succeeded, has left no row.
+    # A first run has no row while it is not over, nor if it succeeded.
     has_history = job.run > 1 or (job.run and state not in (State.ACTIVE, State.COMPLETED))
     ended = _attempts(job) if has_history else []
     # A run that was returned did not begin.
@@ -82,9 +82,9 @@ def result_of(
 
 
 def _in_order(*moments: datetime | None) -> list[datetime | None]:
-    """Return moments, none before an earlier one.
+    """Return moments, each moved to the one before it if it is earlier.
 
-    The clock of SQLite has milliseconds; the moment of an enqueue has microseconds, for the order.
+    An enqueue has microseconds, for the order of jobs, but SQLite's clock has only milliseconds.
     """
     found: list[datetime | None] = []
     latest = None
@@ -149,7 +149,7 @@ def _error(error: dict[str, Any]) -> TaskError:
 def error_of(
     exception: type[Exception], message: str, error: dict[str, Any] | None = None
 ) -> TaskError:
-    """Return an error of a class of ours, with the frames of a stored failure."""
+    """Return an error of a class of `exceptions`, with the frames of a stored failure."""
     path = f"{exception.__module__}.{exception.__qualname__}"
     return TaskError(exception_class_path=path, traceback=_traceback(path, message, error or {}))
 

@@ -38,7 +38,7 @@ def enqueue(
     handler: TaskHandler = registry.handlers[job_type_of(task.module_path)]
     args = cast("list[Any]", normalize_json(args))
     kwargs = cast("dict[str, Any]", normalize_json(kwargs))
-    # What the arguments of a job do not contain, if anything.
+    # How the task was called, as far as the arguments of the job do not show it.
     meta: dict[str, Any] = {}
     if kwargs:
         meta |= {"positional": len(args), "keywords": list(kwargs)}
@@ -82,7 +82,7 @@ def get_result(result_id: str) -> AnyResult:
         raise TaskResultDoesNotExist(result_id) from None
     handler = registry.handlers.get(job.type)
     if not isinstance(handler, TaskHandler):
-        # Its type may be what a producer made up: no module is imported for it.
+        # A producer may have invented the type, so no module is imported for it.
         raise TaskResultDoesNotExist(
             f"{result_id} is a job of the type {job.type!r}, which is no task of this process. "
             "Tasks are found in the modules tasks.py of installed apps and in those that "

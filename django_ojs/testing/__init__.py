@@ -1,7 +1,7 @@
-"""Test the jobs of a project: assert what was enqueued, run it, control clock and failures.
+"""Test the jobs of a project: assert what was enqueued, run it, control the clock and failures.
 
-For TestCase there are mixins, for pytest fixtures (`django_ojs.pytest_plugin`); both have the same
-`TestContext`. The names and the three modes come from ojs-testing.
+There are mixins for TestCase, and fixtures for pytest (`django_ojs.pytest_plugin`); both give the
+same `TestContext`. The names and the three modes come from ojs-testing.
 """
 
 from django_ojs.testing.case import OJSFakeMixin, OJSInlineMixin, OJSTestMixin

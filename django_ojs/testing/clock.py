@@ -1,4 +1,4 @@
-"""A clock that a test stops and moves: Django's, and the one of the jobs' database."""
+"""Lets a test stop and move the clock: Django's, and that of the jobs' database."""
 
 import atexit
 import sqlite3
@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from django_ojs.storage import database
 
-#: The clocks that are stopped: the one of a context, and of the contexts within it.
+#: The clocks that are stopped: that of the outermost context first.
 _frozen: Final[list["Clock"]] = []
 
 
@@ -31,7 +31,7 @@ class DatabaseClock(Protocol):
 
 
 class Clock:
-    """The clock of a test. It is the process's: no two tests in one process can move it at once."""
+    """The clock of a test. All threads share it, so tests that run at once cannot each move it."""
 
     def __init__(self, promote: Callable[[], None]) -> None:
         self._promote = promote
@@ -67,7 +67,7 @@ class Clock:
         self.freeze(timezone.now() + by)
 
     def unfreeze(self) -> None:
-        """Return to the present, or to the clock of the context around; the jobs stay."""
+        """Return to the present, or to the clock of the outer context; the jobs stay."""
         if self._patch is not None:
             self._patch.stop()
             self._patch = None
@@ -104,8 +104,8 @@ class _AnyDatetime(type):
 class PostgreSQLClock:
     """Hides `statement_timestamp()` behind a function of the same name, for one session.
 
-    All of it is part of the transaction. It is rolled back with the test in a TestCase, and set
-    again when a block in the test is rolled back.
+    The function and the settings are part of the transaction. They are rolled back with the test
+    in a TestCase, and set again when a block in the test is rolled back.
     """
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
@@ -172,7 +172,7 @@ class _SQLite:
         self._stopped_at = None
 
     def __call__(self, execute: Callable[..., Any], *of_statement: Any) -> Any:
-        """Let all 'now' of a statement be the same one, as they are in SQLite's own function."""
+        """Give all 'now' of a statement the same value, as SQLite's own function does."""
         self._began = _text(datetime.now(UTC))
         try:
             return execute(*of_statement)

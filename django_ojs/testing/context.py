@@ -55,7 +55,7 @@ class TestContext:
         self._clock = Clock(lambda: self._rows("freeze()").promote())
 
     def _rows(self, call: str) -> Rows:
-        """Return the jobs as rows. Raises FakeModeError, which names the call."""
+        """Return the jobs as rows. In fake mode, raises FakeModeError, which names the call."""
         if isinstance(self._store, Recorder):
             raise FakeModeError(call)
         return self._store
@@ -75,10 +75,10 @@ class TestContext:
     ) -> list[Job]:
         """Assert that a matching job was enqueued, or `count` of them, and return them.
 
-        What is None matches anything. `args` are all arguments; `kwargs` are those that it names,
-        by the parameters of the handler, and `args` then those before them. `meta` is a part of the
-        job's. `scheduled_at` is compared to the millisecond; `delay`, from the enqueue on, to the
-        second.
+        A criterion that is None matches anything. `args` are all arguments. `kwargs` are some of
+        them, by the handler's parameters; with it, `args` may be only the first ones. `meta` is a
+        part of the job's `meta`. `scheduled_at` is compared to the millisecond, and `delay`, which
+        begins with the enqueue, to the second.
         """
         __tracebackhide__ = True
         expected = Expectation(
@@ -114,7 +114,7 @@ class TestContext:
         meta: Mapping[str, Any] | None = None,
         count: int | None = None,
     ) -> list[Job]:
-        """Assert that a matching job was enqueued and has run, whatever came of it."""
+        """Assert that a matching job was enqueued and has run, whatever its outcome."""
         __tracebackhide__ = True
         rows = self._rows("assert_performed()")
         return Expectation(type, args, kwargs, queue, meta, verb="performed").check(rows, count)
@@ -240,8 +240,8 @@ class TestContext:
     def freeze(self, moment: datetime) -> None:
         """Stop the clock at a moment, until the end of the test.
 
-        `timezone.now()` returns it, and so does what the jobs' database compares times with, on the
-        connection of this thread. Then jobs that are due become available.
+        `timezone.now()` returns this moment. The jobs' database also compares times with it, on
+        the connection of this thread. Jobs that are due then become available.
         """
         self._rows("freeze()")
         self._clock.freeze(moment)
@@ -320,14 +320,14 @@ _contexts: Final = _Contexts()
 
 
 class TestingExtension(Extension):
-    """Gives enqueues, and what fake mode does without rows, to the store of the caller's test."""
+    """Passes enqueues, and calls that fake mode answers, to the store of the caller's test."""
 
     name = "testing"
-    #: It is around all others, which get nothing in fake mode.
+    #: Its hook is around all others of `around_push`, which get no jobs in fake mode.
     number = 5
 
     def hooks(self) -> Hooks:
-        """Return the hooks; a store that lacks one of these methods takes no part in it."""
+        """Return the hooks. A store without the method of a stand-in leaves the call alone."""
         return Hooks(
             around_push=_push,
             stand_ins={

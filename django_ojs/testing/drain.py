@@ -72,7 +72,7 @@ def drain(
 
 
 def _run(store: Rows, failures: Failures, log: JobLog, job: Claimed) -> str:
-    """Run a claimed job. Return the state in which it is then."""
+    """Run a claimed job. Return its state afterwards, or why it has no outcome."""
     handler = get_handler(job.type)
     context = store.context_of(job, is_async=handler is not None and handler.is_async)
     run = runner.new_run(job, handler, context, failures)
@@ -114,5 +114,5 @@ def _unfinished(ran: Counter[str], timeout: float) -> str:
     types = ", ".join(f"{number} of {type}" for type, number in ran.most_common(3))
     return (
         f"drain() ran {ran.total()} jobs in {timeout:g} seconds and was not done ({types}). Does a "
-        "job enqueue itself? max_jobs= ends a drain after so many, timeout= later."
+        "job enqueue itself? max_jobs= limits the jobs of a drain, timeout= its seconds."
     )

@@ -1,4 +1,4 @@
-"""What a test expects of its jobs, and the message when they differ: the nearest jobs, and why."""
+"""What a test expects of its jobs, and the message if they differ: how the nearest ones do."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -109,7 +109,7 @@ class Expectation:
         return f"{self._type} with {', '.join(shown)}" if shown else self._type
 
     def check(self, store: Rows | Recorder, count: int | None) -> list[Job]:
-        """Return the jobs that match. Raises AssertionError unless there are `count`, or any."""
+        """Return the matching jobs. Raises AssertionError unless `count` match, or any (None)."""
         __tracebackhide__ = True
         jobs = store.jobs()
         found = [job for job in jobs if not any(self.differences(job))]
@@ -144,7 +144,7 @@ class Expectation:
             args = job.args
             if self._handler is not None and job.type == self._type:
                 positional, keywords = self._handler.split_keywords(args)
-                # Keywords that the call did not give need not be expected.
+                # `args` alone need not contain keywords that the call did not give.
                 args = args if keywords and self._kwargs is None else positional
                 if keywords == {} and len(self._args) > len(positional):
                     args = job.args

@@ -21,7 +21,7 @@ from django_ojs.storage.dialects.job_row import NewRow
 
 
 class FakeModeError(RuntimeError):
-    """A test in fake mode asked for what needs rows, such as to run a job."""
+    """A test in fake mode asked for something that needs rows, such as a run of a job."""
 
     def __init__(self, call: str) -> None:
         super().__init__(
@@ -112,7 +112,7 @@ def admit_in_memory(envelopes: Sequence[Envelope], *, batch: bool) -> Sequence[E
 
 
 def recorded(envelope: Envelope) -> EnqueuedJob:
-    """Return what an enqueue returns of a job, without a row."""
+    """Return what an enqueue returns for a job, without storing a row."""
     now = timezone.now()
     due = _moment(envelope.scheduled_at, now)
     is_late = due is not None and due > now
@@ -136,7 +136,7 @@ def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None
 
 
 def _copy(job: Job) -> Job:
-    # The copy of a model shares no state with it, and its JSON values are never changed in place.
+    # The copy has its own state. JSON values are shared, because nothing changes them in place.
     return Job.from_db(
         job._state.db, [f.attname for f in _FIELDS], [getattr(job, f.attname) for f in _FIELDS]
     )

@@ -37,7 +37,7 @@ from django_ojs.worker.in_flight import Run
 
 T = TypeVar("T")
 
-#: The worker that a test is.
+#: The id of the worker as which a test runs jobs.
 WORKER_ID: Final = "django_ojs.testing"
 
 _UNKNOWN_TYPE: Final = Failure(
@@ -55,7 +55,7 @@ class Rows:
         #: The results of the test's enqueues.
         self.results: list[EnqueuedJob] = []
         self._before = set(Job.primary.values_list("pk", flat=True))
-        #: Types without a handler: their jobs are postponed for ever.
+        #: Types without a handler. A drain postpones their jobs, and does not wake them early.
         self._unknown: set[str] = set()
 
     def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
@@ -68,7 +68,7 @@ class Rows:
         return [job for job in jobs if job.pk not in self._before]
 
     def add_next_jobs(self) -> None:
-        """Enqueue what extensions enqueue after the jobs that have ended."""
+        """Let extensions enqueue the jobs that follow ended ones, such as steps of workflows."""
         with savepoint():
             next_jobs()
 
@@ -86,7 +86,7 @@ class Rows:
         """Claim the next job, of one queue or of all.
 
         If none is available, claim the first job in a state of `early`, before it is due. `woken`
-        keeps when these jobs were due, so that one that waits for the same time again is left
+        keeps when these jobs were due, so that a job that again waits for the same time is left
         alone.
         """
         waiting = Job.primary.filter(state__in=WAITING)
@@ -110,7 +110,7 @@ class Rows:
             # The next claim promotes it, and may reschedule it at its limit.
             early_once.add(first.pk)
             woken[first.pk] = first.due_at
-            # Not now: the clock may be set back before the claim.
+            # Not the present itself, because the clock may be set back before the claim.
             Job.primary.filter(pk=first.pk).update(due_at=Now() - timedelta(seconds=1))
 
     def context_of(self, job: Claimed, *, is_async: bool) -> JobContext:
@@ -152,7 +152,7 @@ class Rows:
 
 
 class InlineRows(Rows):
-    """Runs each job when its enqueue returns, even a scheduled, paused or limited job."""
+    """Runs each job before its enqueue returns, even if it is scheduled, held back or limited."""
 
     def __init__(self, failures: Failures) -> None:
         super().__init__()
@@ -173,13 +173,13 @@ class InlineRows(Rows):
         return self.run_what(stored)
 
     def get(self, job_id: UUID) -> Job | None:
-        """Return the job after its run, which a result of `django.tasks` begins with."""
+        """Return the job after its run, from which `django.tasks` makes its result."""
         return Job.primary.filter(pk=job_id).first()
 
     def run_what(self, store: Callable[[], T]) -> T:
         """Store jobs, run them, and return what `store` returns.
 
-        All have run, with the later steps of their workflows, before the first exception is raised.
+        All jobs run, with the later steps of their workflows, before the first exception is raised.
         """
         stored = self._without_running(store)
         if self._local.is_storing:  # The first jobs of a workflow run after it is stored.
@@ -234,7 +234,7 @@ class InlineRows(Rows):
                 self.complete(run, result, committed=committed)
 
     def _claim_one(self, stored: EnqueuedJob) -> Claimed | None:
-        """Claim this job, whatever its queue and its limits say."""
+        """Claim this job, whatever the state of its queue and its limits."""
         if stored.state is State.SCHEDULED:
             run_now.run_now(stored.id)
         link = database.connection()
@@ -256,6 +256,6 @@ class _Stored(threading.local):
 
 
 def _report(job: Claimed, reported: Report) -> bool:
-    # A worker writes it on another connection, which does not see the transaction of a test.
+    # A worker writes reports on another connection, which does not see the transaction of a test.
     claim = Claim(worker_id=job.worker_id, run=job.run)
     return progress.report(job.id, reported, claim=claim).state == State.ACTIVE

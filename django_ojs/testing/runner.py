@@ -93,7 +93,7 @@ def context_functions() -> dict[str, Callable[..., Any]]:
 
 
 def claimed(job: Job) -> Claimed:
-    """Return a job that is not stored as FETCH returns one, for its first run."""
+    """Return what FETCH would return for the first run of a job that is not stored."""
     first = {"attempt": 1, "run": 1, "started_at": timezone.now()}
     first |= {name: json.dumps(getattr(job, name)) for name in ("args", "meta", "options")}
     return Claimed(tuple(first.get(name, getattr(job, name)) for name in CLAIMED))

@@ -18,9 +18,9 @@ logger = logging.getLogger("django_ojs")
 def savepoint() -> Iterator[None]:
     """Run a block that in a worker would be outside of any transaction.
 
-    Its writes stay, as they would be committed there, also if it raises; only a transaction that
-    an error has broken is rolled back to the beginning of the block. At its end the functions run
-    that it registered with `transaction.on_commit`.
+    Its writes stay, as they would be committed in a worker, even if it raises; only a transaction
+    that an error has broken is rolled back to the beginning of the block. The functions that the
+    block registered with `transaction.on_commit` run at its end.
     """
     links = [link for link in connections.all(initialized_only=True) if link.in_atomic_block]
     begun = [_Savepoint(link) for link in links]
@@ -65,7 +65,7 @@ def _roll_back(link: BaseDatabaseWrapper, depth: _Depth, error: BaseException) -
     left: list[Any] = link.atomic_blocks[blocks:]
     for block in reversed(left):
         block.__exit__(type(error), error, None)
-        # Whatever holds the block may end it later: that must not end one of the test.
+        # Code that still holds the block may exit it later, which must not end one of the test.
         block.using = "left open by a handler"
     if not was_open and database.is_transaction_open(link):
         link.rollback()
@@ -76,7 +76,7 @@ class _Savepoint:
     def __init__(self, link: BaseDatabaseWrapper) -> None:
         self._link = link
         name = link.savepoint()
-        assert name is not None  # Both databases have savepoints.
+        assert name is not None  # All supported databases have savepoints.
         self._id = name
         self._callbacks = len(link.run_on_commit)
 
@@ -86,7 +86,7 @@ class _Savepoint:
             try:
                 link.savepoint_commit(self._id)
             except DatabaseError:
-                pass  # PostgreSQL ended the transaction after an error.
+                pass  # PostgreSQL has aborted the transaction after an error.
             else:
                 self._run_callbacks()
                 return

@@ -1,7 +1,7 @@
 """How many jobs to claim at a time: many short ones, but long ones only for free slots."""
 
-#: Seconds that a claimed job may wait for a slot. Short enough not to delay its start noticeably;
-#: long enough that a no-op job costs a hundredth of a claim.
+#: Seconds that a claimed job may wait for a slot: too few to delay its start noticeably, and enough
+#: that a no-op job costs a hundredth of a claim.
 MAX_SLOT_WAIT = 0.03
 
 #: A larger claim is hardly faster, and its jobs wait longer.

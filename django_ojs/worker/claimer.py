@@ -51,9 +51,9 @@ LOST_CLAIMS_INTERVAL = 5.0
 #: Seconds between two checks whether a heartbeat is stored again, so that this worker may claim.
 HEARTBEAT_CHECK_INTERVAL = 0.2
 
-#: At most this many jobs may have ended without a stored outcome, as when many fail at once. Such
-#: jobs run again if the process dies, and they hold back the other workers and the next steps of
-#: workflows.
+#: No job is claimed while this many have ended without a stored outcome, as when many fail at once.
+#: Such jobs run again if the process dies, and they hold back the other workers and the next steps
+#: of workflows.
 MAX_UNSTORED = 1000
 
 #: Seconds between two checks whether their number has fallen.
@@ -113,7 +113,7 @@ class Claimer:
         """Claim as many jobs as fit; none if the database is away.
 
         In a poll, nothing indicates that there is a job, so it asks first, which costs less than a
-        claim; or does nothing, if another process of the supervisor has asked lately.
+        claim. It does nothing if another process of the supervisor has asked lately.
         """
         self.found_none = False
         wanted = self._wanted()
@@ -199,7 +199,7 @@ class Claimer:
         """Return the seconds after which to call `claim` again if nothing wakes the process."""
         now, interval = time.monotonic(), self._config.poll_interval.total_seconds()
         left_none_at = self._siblings.left_none_at
-        # The processes of a supervisor poll once an interval together.
+        # Together, the processes of a supervisor poll once in each interval.
         timeout = min(interval, left_none_at + interval - now)
         if timeout <= 0:
             timeout = interval
@@ -221,8 +221,8 @@ class Claimer:
     def on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> bool:
         """Note that a notification of these queues has come, and when the database sent it.
 
-        Without a time there may be more than were notified of. Return whether to claim, which is
-        not needed if a process beside this one has answered it.
+        Without a time, other queues may have new jobs too. Return whether to claim, which is not
+        needed if a process beside this one has claimed after the notification.
         """
         if sent_at is None:
             self._queues.expire()
@@ -248,7 +248,7 @@ class Claimer:
         self._backoff.reset()
 
     def rest(self, error: Exception) -> None:
-        """Note that a query of the calling thread failed: the next ones wait a little longer."""
+        """Note that a query of the calling thread failed: the next ones wait for a moment."""
         if isinstance(error, Error):
             self._job_log.database_away(error)
         else:
@@ -258,7 +258,7 @@ class Claimer:
         self._away_until = time.monotonic() + self._backoff.pause()
 
     def check_isolated(self, status: ProcessStatus) -> None:
-        """Let the supervisor know of jobs that this process may not claim, as they run alone."""
+        """Tell the supervisor of jobs that this process may not claim, because they run alone."""
         if time.monotonic() < self._away_until:
             return
         if not self._siblings.may_look_for_isolated(ISOLATED_CHECK_INTERVAL):
@@ -315,7 +315,7 @@ class Claimer:
         return False
 
     def _is_polled(self) -> bool:
-        """Whether a claim has left no job since this process has to know of new ones.
+        """Whether a claim has left no job, so lately that this process need not poll.
 
         Only this process gives back the jobs of its lost claims.
         """

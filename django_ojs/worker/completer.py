@@ -62,7 +62,7 @@ FIRST_LOCKED_PAUSE = 0.1
 LONGEST_LOCKED_PAUSE = 1.0
 
 
-# None of these is frozen: each job makes one, and a frozen one takes twice as long.
+# None of these is frozen: each job makes one, and making a frozen one takes twice as long.
 @dataclass(slots=True)
 class Completion:
     run: Run
@@ -89,7 +89,7 @@ class RunFailure:
 
 @dataclass(slots=True)
 class StateChange:
-    """Any other change of state of some runs, and the operation that stores it."""
+    """Another change of the state of some runs, and the operation that stores it."""
 
     runs: list[Run]
     write: Callable[[], object]
@@ -99,7 +99,7 @@ class StateChange:
     #: Whether the operation skips runs whose claim is gone, or whose rows another session has
     #: locked.
     in_part: bool = False
-    #: The one run, if it may be stored together with other failed runs.
+    #: The failure of its one run, if it may be stored together with others.
     failed: RunFailure | None = None
     #: For how long it was deferred the last time, as in `Completion`.
     paused: float = 0.0
@@ -203,8 +203,8 @@ class Completer:
     ) -> None:
         """Fail a run by its retry policy; without spending an attempt if others may be the cause.
 
-        `others` is the number of jobs beside it that may be the cause. `is_conflict` says that
-        another transaction is, which spends no attempt a limited number of times.
+        `others` is the number of jobs beside it that may be the cause. `is_conflict` says that a
+        conflict with another transaction is the cause; a limited number of these spend no attempt.
         """
 
         def write() -> None:
@@ -269,7 +269,7 @@ class Completer:
         self._thread.join(timeout)
         if not self._thread.is_alive():
             return True
-        # `_deferred` is left out, because it lacks the outcome that is being tried at this moment.
+        # `_deferred` is not used, because it lacks the outcome that is being tried at this moment.
         if locked := sorted(self._locked.copy(), key=lambda run: run.job.id):
             self._job_log.locked(locked, is_last=True)
         return False
@@ -544,9 +544,10 @@ class Completer:
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
-        """Retry while the database is away. Return False when it or an extension rejects the write.
+        """Run a write, again while the database is away. Return False if it is rejected.
 
-        `_rejection` is then the error. Raises StatementStopped, and RowLocked.
+        `_rejection` is then the error of the database or an extension. Raises StatementStopped, and
+        RowLocked.
         """
         backoff = Backoff()
         try:
@@ -562,8 +563,8 @@ class Completer:
                 except Exception as error:
                     is_lost = isinstance(error, Conflict | JobNotFound)
                     if is_lost and not hasattr(error, UNDONE_BY):
-                        # Cancelled, claimed by another worker after its lease expired, or pruned:
-                        # the outcome of this run is discarded.
+                        # The job was cancelled, claimed by another worker after its lease expired,
+                        # or pruned: the outcome of this run is discarded.
                         for run in runs:
                             self._lost(run)
                         return True
@@ -580,8 +581,8 @@ class Completer:
                     # The database rejects the write, or this is a fault in the code: a retry would
                     # fail too, and the jobs behind this one wait.
                     logger.error(
-                        "The outcome of %s could not be stored. What is lost becomes available "
-                        "again when its lease expires.",
+                        "The outcome of %s could not be stored. A job whose outcome is lost "
+                        "becomes available again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
                         exc_info=database.without_values(error),
                     )

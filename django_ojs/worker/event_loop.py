@@ -150,7 +150,7 @@ class EventLoop:
             del run, result, error
 
     async def _call(self, run: Run) -> tuple[Any, BaseException | None]:
-        """Return the result of a run, and its error. It has a frame of its own."""
+        """Return the result of a run, and its error. It is a separate function, as in Executor."""
         try:
             contexts.enter(run.context)
             result = await run_handler(run)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from django_ojs.spec.failure import MAX_MESSAGE_CHARACTERS, MAX_TYPE_CHARACTERS, clean
 
-#: These lead from an exception to those that it follows from. They are read as attributes of
-#: BaseException, because a subclass may define its own, which raise.
+#: These descriptors of BaseException lead from an exception to its causes. A subclass may define
+#: its own, which may raise.
 _TRACEBACK: Final[Any] = vars(BaseException)["__traceback__"]
 _CAUSE: Final[Any] = vars(BaseException)["__cause__"]
 _CONTEXT: Final[Any] = vars(BaseException)["__context__"]

@@ -106,7 +106,7 @@ class Executor:
             self._loop.submit(coroutines)
 
     def resize(self, slots: int) -> None:
-        """Run `slots` jobs at a time, at most as many as there may be. Running jobs go on."""
+        """Run `slots` jobs at a time, up to `most` of the constructor. Running jobs go on."""
         with self._lock:
             self._slots = slots
             self._limit.resize(slots)
@@ -203,7 +203,7 @@ class Executor:
             if not run.end():
                 return not run.interrupted
             thread.last = None
-            # The run has ended, and this thread cannot be interrupted now, because it holds the
+            # The run has ended, so this thread can no longer be interrupted while it holds the
             # lock.
             if self._limit.is_reduced:
                 with self._lock:
@@ -282,7 +282,7 @@ def _call_atomic(run: Run, call: Callable[[Run], Any], complete: Callable[..., o
     commits = not link.in_atomic_block  # A test may have a transaction around this one.
     with database.atomic(), OwnTransaction(link):
         if commits:
-            # It runs before the handler's own functions, which may raise.
+            # It is added first, to run before the handler's own functions, which may raise.
             link.on_commit(run.note_commit)
         result = _result_of(run, call)
         # The handler's rows and the completion commit together or not at all: when the run has

@@ -78,7 +78,8 @@ async def _await(run: Callable[[JobContext], Any], context: JobContext) -> Any:
 class SyncThread(ThreadPoolExecutor):
     """The thread for the synchronous parts of coroutines, such as Django's async ORM.
 
-    A process that one of them forks ends with it. Otherwise it would wait for the next one forever.
+    A process that one of these parts forks ends with the part. Otherwise it would wait for the next
+    one forever.
     """
 
     def __init__(self) -> None:

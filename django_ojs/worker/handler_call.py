@@ -88,9 +88,10 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
 
 
 class Recheck:
-    """Checks, now and then, connections of threads that handlers use without knowing it.
+    """Checks, now and then, connections of threads that handlers use, as by asyncio.to_thread.
 
-    After a handler that failed they are checked at once; see `database.recheck`.
+    These are the connections on which a statement failed. After a handler that failed they are
+    checked at once; see `database.recheck`.
     """
 
     def __init__(self) -> None:
@@ -157,8 +158,8 @@ def refresh_connections(
 ) -> None:
     """Close the thread's connections that are broken, too old, or whose session has changed.
 
-    `error` is that of the handler. If it says that the server takes no writes, the connection to
-    that server is closed as well. `found` are the connections, if the caller has listed them.
+    `error` is the handler's. If it says that the server takes no writes, the connection to that
+    server is closed as well. `found` are the connections, if the caller has listed them.
     """
     # Django does the same around a request: it closes connections that are broken or too old, and
     # clears the queries that DEBUG records.
@@ -177,7 +178,7 @@ def refresh_connections(
 def end_on_sync_thread(error: BaseException | None) -> BaseException | None:
     """Refresh the connections of a SyncThread, on it; return the error of a transaction left open.
 
-    `error` is that of the handler.
+    `error` is the handler's.
     """
     links = open_connections()
     left_open = transaction_left_open(links)

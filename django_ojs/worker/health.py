@@ -19,7 +19,7 @@ MAX_AGE: Final = 60.0
 
 
 class HealthFile:
-    """Written by the supervisor while its loop runs: the time, and whether its processes work."""
+    """Written by the supervisor in each round: the time, and whether its processes are ready."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

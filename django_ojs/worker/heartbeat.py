@@ -38,7 +38,7 @@ STUCK_TICK = 0.5
 #: Seconds until leases are extended again when some of them could not be.
 EXTEND_AGAIN = 0.5
 #: The shortest time without a reply, in seconds, after which connections are ended. On a busy
-#: machine a good server may take some seconds.
+#: machine a healthy server may take some seconds.
 LEAST_TIMEOUT = 3.0
 
 #: Seconds that closing waits for a beat that is under way.
@@ -196,7 +196,7 @@ class Heartbeat:
         except MemoryError:
             raise  # The process cannot go on; see `supervisor`.
         except Exception as error:
-            # A worker goes on as it was (worker-protocol §4.6).
+            # Without a response, a worker stays in its state (worker-protocol §4.6).
             if isinstance(error, Error):
                 self._job_log.database_away(error)
                 connections.close_all()

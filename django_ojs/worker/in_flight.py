@@ -20,8 +20,8 @@ class Phase(Enum):
     WAITING = auto()
     RUNNING = auto()
     DONE = auto()
-    #: Taken from its handler (timeout, cancellation, shutdown) or never given to it. A result of
-    #: the handler is discarded.
+    #: The run was taken from its handler (timeout, cancellation, shutdown) or never given to it. A
+    #: result of the handler is discarded.
     REVOKED = auto()
 
 

@@ -18,7 +18,7 @@ class StopRequests:
         self._first_at: float | None = None
 
     def is_second(self) -> bool:
-        """Count a signal. Return False if it repeats the first request in another way."""
+        """Count a signal. Return whether it is a second request, and not a repetition."""
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now
@@ -72,7 +72,8 @@ class Lifecycle:
     def on_directive(self, wanted: Directive) -> None:
         """Go to the state in the response to a beat.
 
-        "running" resumes a worker that a directive made quiet, and not one that a signal did.
+        "running" resumes a worker that a directive made quiet, but not one that a signal made
+        quiet.
         """
         if wanted is Directive.RUNNING and self._quiet_by_signal:
             return

@@ -1,4 +1,4 @@
-"""Listen for NOTIFY of new jobs. The end of the connection also means the end of the process."""
+"""Listen for NOTIFY of new jobs. The end of its session shows others that the worker died."""
 
 import logging
 import selectors
@@ -37,9 +37,9 @@ class SessionOwner(Protocol):
 class Listener:
     """A thread that calls `wake` when notifications of its queues have arrived.
 
-    `wake` gets the queues, and when the last one was sent; without notifications, none and None.
-    It calls `connected` before, each time that it has connected. It does nothing where the database
-    has no notifications, or behind a pooler.
+    `wake` gets the queues, and when the last notification was sent. Each time that the thread has
+    connected, it calls `connected`, and then `wake` with no queues and None. It does nothing where
+    the database has no notifications, or behind a pooler.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Listener:
                 except (DatabaseError, InterfaceError):
                     logger.debug("The listening connection was lost; connecting again.")
                 except Exception:
-                    # The connection ended during a wait, and the driver raised an error that is no
-                    # Django class.
+                    # The connection ended during a wait, and the driver raised an error that is not
+                    # Django's.
                     logger.debug("Listening was interrupted; connecting again.", exc_info=True)
                 self.listening = False
                 self._session.detach_session()

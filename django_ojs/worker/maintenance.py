@@ -141,7 +141,7 @@ def _run_once(step: DueStep) -> bool:
 class MaintenanceThread:
     """A thread that runs the steps while this worker holds the lease.
 
-    Without `leads` it only writes the figures of its process.
+    Without `leads` it never takes the lease, and only helps its holder.
     """
 
     def __init__(self, worker_id: str, job_log: JobLog, *, leads: bool = True) -> None:

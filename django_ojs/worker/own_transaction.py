@@ -59,7 +59,7 @@ class OwnTransaction:
                 "The handler ended the transaction that is to complete its job: what it wrote "
                 "before that is committed or rolled back already. The worker alone ends it."
             )
-            # A retry would write what was committed once more.
+            # A retry would write again what was committed.
             error.ojs_retryable = False  # type: ignore[attr-defined]
             raise error
 

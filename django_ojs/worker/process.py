@@ -58,7 +58,7 @@ FINAL_WRITE_TIMEOUT = 5.0
 ROUNDS_FOR_NEXT_JOBS = 40
 ROUND_FOR_NEXT_JOBS = 0.05
 
-#: A worker with handlers for more types does not report them: each heartbeat carries them.
+#: A worker with handlers for more types does not report them: most heartbeats store them again.
 MAX_REPORTED_TYPES = 500
 
 #: A claimed job that found no slot for this many seconds becomes available again: the jobs before
@@ -166,7 +166,8 @@ class WorkerProcess:
             self._work()
         except BaseException:
             # A job may be the cause (it left no memory, for example). An orderly end would return
-            # it to its queue without spending an attempt, again and again; the supervisor rescues.
+            # it to its queue without spending an attempt, again and again; the supervisor rescues
+            # it instead.
             if self._status is None:
                 self._end()
             raise
@@ -325,7 +326,7 @@ class WorkerProcess:
         return self._in_flight.unstored > 0 and not self._completer.is_away
 
     def _on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> None:
-        # One that claims no jobs must not have the processes beside it wait for its claim.
+        # A process that claims no jobs must not let the others wait for its claim.
         if self._may_claim() and self._claimer.on_notify(queues, sent_at) and self._waiting:
             self._wake.set()
 
@@ -386,8 +387,8 @@ class WorkerProcess:
                 self._completer.requeue(run, failure)
         self._executor.close()
         hooks.call_after(hooks.registry.worker_stopping, self.id)
-        # This waits for the handlers: on SQLite a handler's transaction may hold the only write
-        # lock.
+        # This gives the handlers time to end: on SQLite a handler's transaction may hold the only
+        # write lock.
         self._listener.close()
         for each in self._threads:
             each.close()

@@ -17,11 +17,11 @@ PULSE_INTERVAL = 0.5
 #: The most jobs in the table. A process that has more has no table.
 CAPACITY = 4096
 
-#: How many processes at most run one job alone, besides the configured ones.
+#: The most processes that each run one job alone, besides the configured processes.
 MAX_ISOLATED = 4
 
-# The number of pulses, two flags, how many jobs wait that must run alone, two flags, and until when
-# the last heartbeat counts.
+# The layout: the number of pulses, two flags, how many jobs wait that must run alone, two flags,
+# and until when the last heartbeat counts.
 _PULSES = struct.Struct("=Q")
 _HAS_RUN, _TOO_MANY, _ISOLATED_WAITING, _LEAVING, _STOP_AT_ONCE = range(8, 13)
 _READY_UNTIL = 16
@@ -43,7 +43,7 @@ class ProcessStatus:
         # Wakes the supervisor, for changes that it must not see late.
         self._tell = tell
         self._memory = mmap.mmap(-1, _TABLE + CAPACITY * _ENTRY.size)
-        # The process fills these. Most entries stay unused.
+        # Only the worker process fills these. Most entries stay unused.
         self._free: list[int] = []
         self._next = _TABLE
         # The key is the job's id as a number, whose hash is computed in C, and the run.
@@ -68,7 +68,7 @@ class ProcessStatus:
     def note_ready(self, seconds: float) -> None:
         """Note that a heartbeat was stored, which counts for `seconds`: the process claims jobs."""
         was_ready = self.is_ready
-        # All processes of the machine have this clock.
+        # This clock is the same for all processes of the machine.
         _TIME.pack_into(self._memory, _READY_UNTIL, time.monotonic() + seconds)
         if not was_ready:
             self._tell()
@@ -130,7 +130,7 @@ class ProcessStatus:
     def running(self) -> set[tuple[UUID, int]] | None:
         """Return (id, run) of the jobs that started and whose outcome is not stored.
 
-        None if there were too many to know them all.
+        Return None if there were too many to know them all.
         """
         if self._memory[_TOO_MANY]:
             return None

@@ -21,10 +21,11 @@ class QueueSelection:
         self._queues = tuple(queues)
         self._max_age = max_age
         self._read_at: float | None = None if ALL in self._queues else math.inf
-        # Those with jobs when they were read, and those that have got one since.
+        # The queues that had jobs when they were read, and the queues that have got a job since.
         self._read: frozenset[str] = frozenset()
         self._added: frozenset[str] = frozenset()
-        # The added ones that the list has, and the list: there may be many, and a claim is short.
+        # The added queues in the last list, and this list, because sorting many queues may take
+        # longer than a claim.
         self._listed: tuple[frozenset[str] | None, tuple[str, ...]] = None, ()
 
     def current(self) -> tuple[str, ...]:

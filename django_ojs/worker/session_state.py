@@ -17,7 +17,7 @@ from django.db.backends.signals import connection_created
 
 from django_ojs.storage.dialects import execute_wrappers
 
-#: The threads whose connections the worker keeps from job to job.
+#: The names of the threads whose connections the worker keeps from job to job.
 THREADS: Final = ("ojs-slot", "ojs-sync")
 
 #: Settings that the worker itself changes end with the transaction, or are set back.
@@ -28,7 +28,7 @@ _HARMLESS: Final = (
     r"(?:pg_|ojs_|current_|(?:set_config|now|clock_timestamp|version|count|nextval|currval|setval"
     r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)\b)"
 )
-#: The same for functions that rows are read from.
+#: The same for functions in a FROM clause.
 _OF_ROWS: Final = r"(?:jsonb?_|generate_|unnest\b|regexp_|string_to_|xmltable|pragma_|rows\s+from)"
 #: A call of a function, with or without quotes and a schema.
 _FUNCTION: Final = r"(?:\"?[a-z_]\w*\"?\.)?\"?[a-z_]\w*\"?\s*\("
@@ -45,7 +45,7 @@ _BEGINS: Final = re.compile(
     r"|UPDATE\s+(?:pg_catalog\.)?pg_settings\b)",
     re.IGNORECASE | re.DOTALL,
 )
-#: What such a statement contains, and words that are faster to find, one of which each contains.
+#: What other such statements contain, and words that are faster to find: each contains one of them.
 _HAS: Final = re.compile(
     r"\bpg_(?:try_)?advisory_lock(?:_shared)?\s*\(|\bGET_LOCK\s*\(|\bdblink_connect|\bsetseed\s*\("
     r"|\bINTO\s+(?:TEMP(?:ORARY)?\b|@)|@\w+\s*:="
@@ -54,7 +54,7 @@ _HAS: Final = re.compile(
 )
 _WORDS: Final = ("advisory_lock", "get_lock", "dblink", "setseed", "temp", "@", "set_config")
 
-#: Only this much of a statement is read. A longer one has many rows of values.
+#: Only this much of a statement is read. A longer one usually has many rows of values.
 MOST_CHARACTERS: Final = 8192
 
 
@@ -68,7 +68,7 @@ _of_thread: Final = _OfThread()
 
 def watch() -> None:
     """From now on, read the statements of the connections that the worker keeps."""
-    # This comes after the receivers of the project, whose statements set up the connection.
+    # It is connected last, after receivers of the project, whose statements set up the connection.
     connection_created.disconnect(_begin)
     connection_created.connect(_begin)
 

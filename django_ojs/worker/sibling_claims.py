@@ -1,8 +1,8 @@
 """What the processes of a supervisor know of each other's claims, in memory that they share.
 
-They claim from the same queues. If a claim of one of them leaves no job, those of the others would
-find none that was available when it began. So a notification, which all of them get, and a poll
-need one claim, and not one for each process.
+They claim from the same queues. If a claim of one process leaves no job, the others would find no
+job that was available when it began. So a notification, which all of them get, and a poll need one
+claim, and not one for each process.
 """
 
 import mmap
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 #: Seconds for which a process waits for the claim of another one, which may be frozen or dead.
 LONGEST = 0.01
-#: Seconds between two looks meanwhile; a claim takes about as long.
+#: Seconds between two checks meanwhile; a claim takes about as long.
 PAUSE = 0.001
 
 _TIME = struct.Struct("=d")
@@ -22,8 +22,8 @@ _LEFT_NONE, _ANSWERED, _BUSY_UNTIL, _ISOLATED = range(0, 4 * _TIME.size, _TIME.s
 class SiblingClaims:
     """The claims of the processes that share this object since their fork.
 
-    Times are those of the machine's monotonic clock, except for those of notifications. There is no
-    lock that a dead process could hold: if two write at once, there is a claim more.
+    Times are of the machine's monotonic clock, except for the times of notifications. There is no
+    lock that a dead process could hold: if two write at once, there is one needless claim.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class SiblingClaims:
         return self._read(_LEFT_NONE)
 
     def has_answered(self, sent_at: float) -> bool:
-        """Whether a claim began after the notification of this time had come, and left no job."""
+        """Whether a claim that left no job began after the notification sent at this time came."""
         return self._read(_ANSWERED) >= sent_at
 
     def must_claim(self, is_needless: Callable[[], bool]) -> bool:
-        """Wait for a claim that another process makes just now. Return whether one is needed still.
+        """Wait for a claim that another process makes now. Return whether one is still needed.
 
-        If it is, the other processes wait for it from now on.
+        If so, the others wait for the claim of this process from now on.
         """
         until = time.monotonic() + LONGEST
         while not is_needless():

@@ -381,7 +381,8 @@ class Supervisor:
                 child.worker_id,
             )
         finally:
-            # This is another reason why no thread of this process runs while it forks.
+            # The threads of the writers end too, because no thread may run while a process is
+            # forked.
             background_writer.close_all()
             connections.close_all()
 
@@ -435,7 +436,7 @@ def _leave_terminal() -> None:
 
     Ctrl-C reaches the whole process group of a terminal, but the supervisor forwards it itself,
     once. Code that reads from the terminal, such as `breakpoint()` or `input()` in a handler, would
-    stop this process for ever. It finds the end of the file instead.
+    stop this process for ever. Such code finds the end of the file instead.
     """
     os.setpgid(0, 0)
     with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:

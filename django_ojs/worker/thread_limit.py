@@ -17,9 +17,9 @@ PART_SHORT = 0.5
 #: How many jobs are judged together.
 SAMPLE = 16
 
-#: Seconds within which a job must end while one thread runs all of them; then the others start.
-#: At least this many checks must find that none has ended: the thread that checks executes Python,
-#: so while it was busy and checked late, the job could not run.
+#: Seconds within which a job must end while one thread runs all jobs; otherwise others start. At
+#: least this many checks must find that none has ended: the thread that checks executes Python, so
+#: while it was busy and checked late, the job could not run.
 STALLED_AFTER, STALLED_LOOKS = 0.01, 2
 
 #: How many jobs must wait for each slot before one thread is tried. If they are few, they are

@@ -51,7 +51,7 @@ class WakePipe:
 
     def wake(self) -> None:
         """End the wait of the process that made the pipe, or its next wait."""
-        # The pipe is full, because many have written to it already.
+        # A full pipe ends the wait as well.
         with suppress(BlockingIOError):
             os.write(self._write, b"\0")
 

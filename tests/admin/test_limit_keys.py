@@ -293,7 +293,7 @@ def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
     assert f'href="{LIST}"' in overview
     assert "3, the last" in text(client, LIST)
     found = ojs_command("doctor", "--only", "overview").out
-    assert "3 jobs were dropped at 1 rate limit in the last hour." in found
+    assert "3 jobs were dropped at 1 rate limit, the last one less than an hour ago." in found
     job = jobs().filter(state="discarded").first()
     assert job is not None
     assert "reason: rate_limited" in text(client, f"/admin/django_ojs/job/{job.pk}/change/")

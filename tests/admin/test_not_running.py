@@ -29,9 +29,9 @@ pytestmark = pytest.mark.django_db
 
 _USERS = itertools.count()
 FOR_NOBODY = (
-    "It is held for an extension that is not installed, or holds none (number 40). If no worker "
-    "has the extension any more, let the jobs run without it: manage.py ojs doctor --only remains "
-    "--repair."
+    "It is held for an extension that is not installed, or that holds no jobs (number 40). If no "
+    "worker has the extension any more, let the jobs run without it: manage.py ojs doctor --only "
+    "remains --repair."
 )
 
 
@@ -151,10 +151,10 @@ def test_a_queue_with_a_rule_that_is_not_installed_here_says_so() -> None:
     Queue.primary.update_or_create(name="email", defaults={"rules": 1 << 16 | 1 << 40})
     queue_configs.refresh()
     said = (
-        "The queue email has a rule of an extension that is not installed here, or has none "
-        "(workflows, number 40). A worker without the rule takes no job of it. If no worker has "
-        "the extension any more, let the jobs run without it: manage.py ojs doctor --only remains "
-        "--repair."
+        "The queue email has a rule of an extension that is not installed here, or that has no "
+        "rule (workflows, number 40). A worker without the rule takes no job of it. If no worker "
+        "has the extension any more, let the jobs run without it: manage.py ojs doctor --only "
+        "remains --repair."
     )
     assert reason(job)[0] == said
     assert reason(later)[0].endswith(f". {said}")

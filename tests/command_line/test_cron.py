@@ -60,7 +60,7 @@ def test_a_schedule_that_cannot_be_evaluated_any_more_is_listed() -> None:
 @pytest.mark.both
 @pytest.mark.both
 def test_sync_stores_what_the_code_declares() -> None:
-    assert run("cron", "sync").out == "The code has none.\n"
+    assert run("cron", "sync").out == "The code declares none.\n"
     ojs.cron("@daily", name="sums", args=[1, 2])(add)
     planned = run("cron", "sync", "--dry-run")
     assert "sums: registered." in planned.out

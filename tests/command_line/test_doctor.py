@@ -595,8 +595,9 @@ def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> Non
     run = doctor("remains", "--json")
     findings = run.json["checks"][0]["findings"]
     assert [each["text"] for each in findings] == [
-        *(f"The {each} is of an extension that is not installed." for each in objects),
-        "Queues have a rule of an extension that is not installed, or has none (number 40): mail.",
+        *(f"The {each} belongs to an extension that is not installed." for each in objects),
+        "Queues have a rule of an extension that is not installed, or that has no rule "
+        "(number 40): mail.",
         "Unfinished jobs have the mark of an extension that is not installed (workflows): 2.",
         "Unfinished jobs have the mark of an extension that is not installed (number 41): 2.",
     ]

@@ -47,7 +47,7 @@ def test_an_operator_finds_a_workflow_that_does_not_go_on_and_cancels_it() -> No
     ][:7]
     assert str(order.id) in run("workflows", "list", "--state", "running").out
     assert "There are more: --after=" in run("workflows", "list", "--limit", "1").out
-    assert run("workflows", "list", "--state", "completed").out == "There is no such workflow.\n"
+    assert run("workflows", "list", "--state", "completed").out == "No workflow is in this state.\n"
 
     # Each step with its job, and what it waits for.
     shown = run("workflows", "show", order.id)

@@ -99,7 +99,7 @@ def test_a_sync_changes_and_removes_what_the_code_has_changed_and_removed() -> N
     done = schedules.sync()
     assert planned == done
     assert done.lines() == [
-        ("a", "removed: the code declares it no more"),
+        ("a", "removed: the code no longer declares it"),
         ("c", "changed"),
     ]
     assert done.unchanged == ["b"]

@@ -237,14 +237,14 @@ CONSTANTS = {
     "schemas/UniqueRequest/properties/period_ms/maximum": MAX_DURATION / timedelta(milliseconds=1),
 }
 TEXTS = {
-    "parameters/Limit": f"More than {pagination.MAX_LIMIT} is {pagination.MAX_LIMIT}.",
+    "parameters/Limit": f"A number over {pagination.MAX_LIMIT} counts as {pagination.MAX_LIMIT}.",
     "parameters/OJS-Block-Timeout": (
         f"More than {backpressure.LONGEST_BLOCK} count as {backpressure.LONGEST_BLOCK}."
     ),
     "parameters/OJS-Version": f"unless it is {headers.VERSION} or left out",
     "parameters/PerPage": (
-        f"{pagination.DEFAULT_PER_PAGE} by default; "
-        f"more than {pagination.MAX_PER_PAGE} is {pagination.MAX_PER_PAGE}."
+        f"{pagination.DEFAULT_PER_PAGE} by default. "
+        f"A number over {pagination.MAX_PER_PAGE} counts as {pagination.MAX_PER_PAGE}."
     ),
     "schemas/PurgeRequest/properties/older_than": ", ".join(sorted(TERMINAL)),
     "schemas/TimeoutPeriod": f"{envelope.MAX_TIMEOUT_MS // 1000} seconds",

@@ -260,7 +260,7 @@ REJECTED: list[tuple[object, str]] = [
         "steps must be at most 1000 steps of a chain",
     ),
     (batch(job()), "callbacks must hold at least one of on_complete, on_success, on_failure"),
-    (batch(job(), on_fail=job()), "callbacks must hold none but on_complete"),
+    (batch(job(), on_fail=job()), "callbacks must hold only on_complete"),
     (batch(job(), on_failure=group(job())), "callbacks.on_failure must be a job"),
     (batch(job(), on_failure=job("B")), "callbacks.on_failure.type must be dotted"),
     (group(job(), callbacks={"on_failure": job()}), "callbacks belong to a batch"),
@@ -268,7 +268,7 @@ REJECTED: list[tuple[object, str]] = [
     (graph(), "steps must contain at least one element"),
     (graph("a"), "steps[0] must be an object"),  # type: ignore[arg-type]
     (graph(job()), "steps[0].id is required"),
-    (graph(node("a"), node("b"), node("a")), "steps[2].id is that of steps[0] too"),
+    (graph(node("a"), node("b"), node("a")), "steps[2].id is also the id of steps[0]"),
     (graph(node("a", depends_on="b")), "steps[0].depends_on must be an array"),
     (graph(node("a", depends_on=[5])), "steps[0].depends_on[0] must be the id of another step"),
     (graph(node("a"), node("b", "a", "c")), "steps[1].depends_on[1] is not the id of a step"),

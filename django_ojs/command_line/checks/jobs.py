@@ -16,7 +16,7 @@ from django_ojs.operations.workers import registry
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts
 
-#: How late pruning may be before it is a finding. Nothing waits for pruning.
+#: How late pruning may be before it is a finding. It may be late, because nothing waits for it.
 PRUNING_LATE: Final = timedelta(minutes=10)
 #: Finished jobs that are kept for at least this time are kept forever.
 KEPT_FOREVER: Final = timedelta(days=3650)
@@ -41,7 +41,7 @@ def _counters() -> Iterator[Finding]:
             ),
             cure=(
                 "Run `manage.py ojs doctor --repair`; workers and producers can go "
-                "on meanwhile. If it comes back, see the triggers."
+                "on meanwhile. If it comes back, run `--only triggers` too."
             ),
         )
 
@@ -66,8 +66,8 @@ def _types() -> Iterator[Finding]:
             why="Workers of this project hold them back again and again, and never run them.",
             cure=(
                 "Deploy their handler, put its app into INSTALLED_APPS, or import its module in "
-                "the jobs.py of its app; for a task of django.tasks outside of a tasks.py, its "
-                "module into OPTIONS['modules'] of the backend. If the type was renamed or "
+                "the jobs.py of its app; for a task of django.tasks outside of a tasks.py, add its "
+                "module to OPTIONS['modules'] of the backend. If the type was renamed or "
                 f"removed: `manage.py ojs cancel type:{row['type']} queue:{row['queue']}`."
             ),
         )

@@ -20,8 +20,8 @@ def _remains() -> Iterator[Finding]:
         yield Finding(
             kind="remains_object",
             subject=str(each),
-            text=f"The {each} is of an extension that is not installed.",
-            why="Jobs still pay for it, and a trigger writes rows that nothing reads.",
+            text=f"The {each} belongs to an extension that is not installed.",
+            why="Writes of jobs take longer, and a trigger writes rows that nothing reads.",
             cure=_CURE,
         )
     for number, names in remains.queues().items():
@@ -29,7 +29,7 @@ def _remains() -> Iterator[Finding]:
             kind="remains_rule",
             subject=str(number),
             text=(
-                "Queues have a rule of an extension that is not installed, or has none "
+                "Queues have a rule of an extension that is not installed, or that has no rule "
                 f"({name_of(number)}): {', '.join(names)}."
             ),
             why="Their jobs do not start: a worker claims none from a queue whose rule it lacks.",

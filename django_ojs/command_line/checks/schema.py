@@ -16,7 +16,7 @@ from django_ojs.storage.dialects.rows import Named
 from django_ojs.storage.dialects.server import InvalidIndex
 from django_ojs.storage.figures import counts
 
-#: What goes wrong if it is missing.
+#: What goes wrong if an object of the schema is missing.
 _WHY: Final = {
     "TRIGGER": (
         "Jobs that change meanwhile are not counted, or their workflows and limits do not go on."
@@ -43,7 +43,7 @@ def _settings() -> Iterator[Finding]:
                     Severity.WARNING if problem.level >= system_checks.ERROR else Severity.ADVICE
                 ),
                 text=f"{problem.msg} ({problem.id})",
-                why="It is a system check of django_ojs, as `manage.py check` shows it.",
+                why="It is a system check of django_ojs; `manage.py check` shows it too.",
                 cure=problem.hint or "See docs/reference/settings.md.",
             )
 
@@ -134,7 +134,7 @@ def _missing_constraints(
 
 
 def _is_made(index: Index) -> bool:
-    # Where Django makes no index of expressions, the files of the schema make those of use.
+    # Where Django makes no indexes of expressions, the files of the schema make the useful ones.
     makes_all = database.connection().features.supports_expression_indexes
     if makes_all or not index.contains_expressions:
         return True
@@ -143,11 +143,11 @@ def _is_made(index: Index) -> bool:
 
 
 def _creation(model: Any, index: Index) -> str:
-    # Where Django does not make it.
+    # If the files of the schema make the index, Django does not: return their statement.
     wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
     for match in filter(None, map(wanted.search, schema.all_statements(database.dialect()))):
         return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
-    # It is not used as a context manager, because it must execute nothing.
+    # The editor is not used as a context manager, because it must execute nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))
     return statement.replace("CREATE INDEX", database.dialect().create_index, 1)
@@ -163,9 +163,8 @@ CHECKS: Final = (
         name="triggers",
         about="The triggers and functions of the schema",
         run=_triggers,
-        # What changed while there were no triggers was not counted. The counting has a transaction
-        # of its own, because it takes long, and new triggers lock the table until they are
-        # committed.
+        # Jobs that changed while there were no triggers were not counted. The counting takes long,
+        # so it has its own transaction: new triggers lock the table until they are committed.
         repair=(_create_triggers, counts.repair),
     ),
     Check(name="indexes", about="The indexes and constraints", run=_indexes),

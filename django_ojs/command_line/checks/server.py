@@ -14,11 +14,11 @@ from django_ojs.reports.health_queries import OLD
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import HorizonHolder, TableUse
 
-#: A table with fewer dead rows is in order, because autovacuum removes them soon.
+#: Up to this many dead rows are no finding, because autovacuum removes them soon.
 DEAD_ROWS: Final = 10_000
-#: Above this share of the live rows, autovacuum is behind; by default it starts at a fifth.
+#: Above this share of the live rows, dead rows are a finding: by default, autovacuum starts at 0.2.
 DEAD_SHARE: Final = 0.5
-#: Empty space is worth the work if the table has this many bytes, and its rows need less than this
+#: Empty space is a finding if the table has more bytes than this, and its rows need less than this
 #: share of them.
 EMPTY_SIZE: Final = 256 * 1024 * 1024
 NEEDED_SHARE: Final = 0.25
@@ -28,7 +28,7 @@ TRANSACTIONS: Final = 1_000_000
 CLOCK: Final = timedelta(seconds=1)
 
 _SLOWER: Final = (
-    "VACUUM cannot remove rows that were changed since: tables grow, "
+    "VACUUM cannot remove rows that have died since then: tables grow, "
     "and claims read more and more dead rows."
 )
 

@@ -25,7 +25,7 @@ _configured: Final[list[tuple[Callable[..., Any], Celery]]] = []
 
 
 def configured() -> None:
-    """Call what waits for the configuration: `on_after_configure` and `on_after_finalize`."""
+    """Call the receivers of `on_after_configure` and `on_after_finalize`."""
     while _configured:
         receiver, app = _configured.pop(0)
         receiver(sender=app)
@@ -38,7 +38,7 @@ class _Configured:
         self._app = app
 
     def connect(self, receiver: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
-        """Call `receiver(sender=app)` at that time. It is a decorator too."""
+        """Call `receiver(sender=app)` then. This is a decorator too."""
         _configured.append((receiver, self._app))
         return receiver
 
@@ -118,9 +118,10 @@ class Celery:
         related_name: str | None = "tasks",
         force: bool = False,
     ) -> None:
-        """Import the modules of this name of all installed apps when they are loaded.
+        """Import the module of this name of each installed app when all are loaded.
 
-        Those of `packages` are imported too, unless it is a function, which returns installed apps.
+        The modules of `packages` are imported too. A function for them is not called, because it
+        would return installed apps.
         """
         if related_name is not None:
             task_modules.add(related_name)

@@ -19,7 +19,7 @@ _MEMBERS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "r
 
 
 def declare_all() -> None:
-    """Declare what `beat_schedule` has. Raises NoEquivalent, which names the entry."""
+    """Declare the entries of `beat_schedule`. Raises NoEquivalent, which names the entry."""
     names: dict[str, str] = {}
     for name, entry in (configuration.beat_schedule or {}).items():
         same = names.setdefault(allowed_name(name), str(name))
@@ -64,7 +64,7 @@ def expression_of(schedule: object, name: str) -> str:
     """Return a schedule of Celery as a cron expression. Raises NoEquivalent."""
     if isinstance(schedule, crontab):
         if schedule.restricts_both_days:
-            # A day matches where both fields do, and in cron where one of them does.
+            # In Celery a day has to match both fields, in cron only one of them.
             raise NoEquivalent(
                 f"beat_schedule[{name!r}] has day_of_month and day_of_week, which cron combines "
                 "in another way. Restrict one of them, and check the other in the task."

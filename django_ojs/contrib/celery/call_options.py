@@ -1,4 +1,4 @@
-"""The options of `apply_async`, and the options of a job that they are."""
+"""Translate the options of `apply_async` to options of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.spec.suggestions import allowed_name
 
-#: They say how a message reaches a broker, or what a result backend keeps.
+#: Options that say how a message reaches a broker, or what a result backend keeps.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         *("retry", "retry_policy", "producer", "connection", "add_to_parent", "shadow"),
@@ -29,7 +29,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def read(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `apply_async` as those of a job. Raises NoEquivalent."""
+    """Return options of `apply_async` as options of a job. Raises NoEquivalent."""
     found: dict[str, Any] = {}
     for name, value in options.items():
         if value is None or name in _WITHOUT_EFFECT:
@@ -80,7 +80,7 @@ def rejection(name: str) -> NoEquivalent:
 
 
 def check_serializer(name: str) -> None:
-    """Raise NoEquivalent unless the arguments are JSON."""
+    """Raise NoEquivalent unless the serializer is JSON."""
     if name != "json":
         raise NoEquivalent(
             f"The serializer {name!r}: the arguments of a job are JSON. Pass a primary key or "

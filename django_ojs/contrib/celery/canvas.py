@@ -40,7 +40,7 @@ class Signature:
 
     @property
     def type(self) -> Any:
-        """The `task.Task`. Raises NotRegistered when it is none of this process."""
+        """The `task.Task`. Raises NotRegistered when this process has none."""
         if self.task not in registration.tasks:
             raise NotRegistered(self.task)
         return registration.tasks[self.task]
@@ -163,7 +163,7 @@ class Signature:
         takes_result: bool = False,
         retries: int = 0,
     ) -> Request:
-        """Return the description of its job, which chains of stored signatures follow."""
+        """Return the description of its job. `then` are the chains that follow the job."""
         from django_ojs.enqueue_options import Request, read_options
 
         options = {k: v for k, v in self.options.items() if k not in ("headers", "link")}
@@ -200,7 +200,7 @@ class Signature:
 
 
 def links_of(option: Any) -> list[Signature | chain]:
-    """Return what `link` of `apply_async` has: nothing, one or several."""
+    """Return the signatures in `link` of `apply_async`, which may be one or several."""
     return [option] if isinstance(option, Signature | chain) else list(option or ())
 
 
@@ -220,7 +220,7 @@ def _enqueue(item: Request, rest: Sequence[dict[str, Any]] = ()) -> AsyncResult:
 
 
 def _result_of(job_id: UUID, rest: Sequence[dict[str, Any]]) -> AsyncResult:
-    """Return the result of the last of these steps; its parents are those before it."""
+    """Return the result of the last step; its parents are the results before it."""
     from django_ojs.contrib.celery.result import AsyncResult
 
     result = AsyncResult(job_id)
@@ -251,7 +251,7 @@ def signature(
 
 
 def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -> None:
-    """Enqueue what follows a job, each with its result."""
+    """Enqueue the tasks that follow a job, with the result of the job."""
     for first, *rest in chains:
         whole = Signature.from_stored(first).clone((decode(result),))
         then = [*([rest] if rest else []), *first["then"]]
@@ -266,15 +266,15 @@ def enqueue_again(whole: Signature, retries: int) -> None:
 
 
 def _on_full() -> str:
-    """Return what is done with a job that follows another one, and whose queue is full."""
+    """Return what is done if the queue of a job that follows another one is full."""
     return "outbox" if hooks.registry.has("outbox") else "block"
 
 
 class chain:
     """Tasks one after the other, each with the result of the one before as its first argument.
 
-    A task is enqueued when the one before it has returned. When one fails, those after it are
-    never enqueued.
+    A task is enqueued when the one before it has returned. When one fails, the tasks after it
+    are never enqueued.
     """
 
     def __init__(self, *steps: Any) -> None:
@@ -288,8 +288,8 @@ class chain:
                 found.append(step.clone())
             else:
                 raise NoEquivalent(
-                    f"A chain is of signatures of tasks, and not of a {type(step).__name__}: for a "
-                    "task after a group use a chord, for more than that ojs.chain and ojs.group."
+                    f"A chain has signatures of tasks, and no {type(step).__name__}: for a task "
+                    "after a group use a chord, for other workflows ojs.chain and ojs.group."
                 )
         self.tasks: list[Signature] = found
 
@@ -317,7 +317,7 @@ class chain:
     ) -> Result | None:
         """Enqueue the first task, and return the result of the last one, or None without tasks.
 
-        The options are those of the first task; `link` and `task_id` are those of the last one.
+        The options are for the first task; `link` and `task_id` are for the last one.
         """
         if not self.tasks:
             return None
@@ -328,7 +328,7 @@ class chain:
     def apply(
         self, args: Arguments = None, kwargs: Keywords = None, **options: Any
     ) -> EagerResult | None:
-        """Run the tasks here and now. Raises the error of one that fails and is not the last."""
+        """Run the tasks here and now. Raises the error of a task, unless it is the last."""
         return self._apply(Signature.apply, args, kwargs, options)
 
     def prepared(
@@ -376,7 +376,7 @@ class group:
                 self.tasks.append(member)
             else:
                 raise NoEquivalent(
-                    f"A group is of signatures of tasks, and not of a {type(member).__name__}."
+                    f"A group has signatures of tasks, and no {type(member).__name__}."
                 )
 
     def __iter__(self) -> Iterator[Signature | chain]:
@@ -395,7 +395,7 @@ class group:
     def apply_async(
         self, args: Arguments = None, kwargs: Keywords = None, **options: Any
     ) -> GroupResult:
-        """Enqueue the tasks, and return their results. The options are those of each task."""
+        """Enqueue the tasks, and return their results. The options are for each task."""
         from django_ojs.client import enqueue_batch
         from django_ojs.contrib.celery.result import GroupResult
 
@@ -417,7 +417,7 @@ class group:
 
 
 class chord:
-    """A task after all tasks of a group, which gets the list of their results first.
+    """A task after all tasks of a group. Its first argument is the list of their results.
 
     It is a workflow (`django_ojs.extensions.workflows.api`): when a task of the group fails, the
     body never runs. The group's members and the body may be chains.
@@ -448,7 +448,7 @@ class chord:
     ) -> Result | None:
         """Enqueue the group, and return the result of the body; its `parent` is the group's.
 
-        The arguments are those of each task of the group, the options those of the body's first.
+        The arguments are for each task of the group, the options for the body's first task.
         """
         from django_ojs.contrib.celery.result import AsyncResult, GroupResult
 
@@ -479,7 +479,7 @@ class chord:
     def apply(
         self, args: Arguments = None, kwargs: Keywords = None, **options: Any
     ) -> EagerResult | None:
-        """Run the tasks here and now. Raises the error of one of the group that fails."""
+        """Run the tasks here and now. Raises the error of a task of the group that fails."""
         results = [member.apply(args, kwargs) for member in self.tasks]
         values = [each.get() for each in results if each is not None]
         return self._body().apply((values,), **options)

@@ -1,7 +1,7 @@
 """What follows a task: the rest of its chain, and the tasks of `link`.
 
 A job has them in its `meta`, each with the id of the job that it will be: when a worker dies after
-it has enqueued that job, and the task runs again, the id is taken, and there is no second one.
+it has enqueued that job, and the task runs again, the id is taken, and there is no second job.
 They are signed, with the id of the job, because a producer over HTTP chooses `meta` as well, and a
 worker must not enqueue for it what its API key does not allow.
 """

@@ -39,7 +39,7 @@ class CeleryHandler(KeywordHandler):
     def run(self, context: JobContext) -> Any:
         """Run the task, and enqueue what follows it; see `Handler.run`."""
         job = context.job
-        # This happens before the task runs, because with a wrong signature it must have no effect.
+        # This comes first, because a task with a wrong signature must have no effect.
         chains = following.chains_of(job)
         given = context.args
         if following.takes_result(job.meta) and job.workflow_id is not None and given:
@@ -69,7 +69,7 @@ class CeleryHandler(KeywordHandler):
         except failure.HandlerResponse:
             raise
         except Exception as error:
-            # Celery retries only what the task asks for. The class may forbid its own __setattr__.
+            # Celery retries only what the task asks for. The error's class may forbid setattr().
             object.__setattr__(error, "ojs_retryable", False)
             raise
         canvas.enqueue_following(chains, result)

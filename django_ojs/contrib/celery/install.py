@@ -1,4 +1,4 @@
-"""Let `import celery` import this package, for modules that stay as they are."""
+"""Let `import celery` import this package, for modules whose imports stay as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 
 _PACKAGE: Final = "django_ojs.contrib.celery"
-#: Modules that Celery has and this package has not.
+#: Celery's modules, each with the module of this package that takes its place.
 _MODULES: Final = {
     "celery": _PACKAGE,
     "celery.app": f"{_PACKAGE}.app",
@@ -62,7 +62,7 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        # The import system sets the spec of the alias, so the module's own one is restored below.
+        # The import system replaces the module's spec by the spec of the alias, but not its name.
         return import_module(_MODULES[spec.name])
 
     def exec_module(self, module: ModuleType) -> None:

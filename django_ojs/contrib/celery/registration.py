@@ -1,4 +1,4 @@
-"""The tasks of this process, and the handlers of those that a worker runs."""
+"""The tasks of this process, and the registration of their handlers."""
 
 from __future__ import annotations
 

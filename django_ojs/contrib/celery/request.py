@@ -1,4 +1,4 @@
-"""The request of a run: what `self.request` and `current_task.request` have."""
+"""The request of a run: what `self.request` and `current_task.request` return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(kw_only=True)
 class TaskRequest:
-    """One run of a task. Without one, a task is called as a function, `called_directly`."""
+    """One run of a task, or a call of the task as a function (`called_directly`)."""
 
     id: str | None = None
     task: str | None = None
@@ -31,7 +31,7 @@ class TaskRequest:
     def correlation_id(self) -> str | None:
         return self.id
 
-    # What a job has no equivalent of.
+    # Members of Celery's request that have no equivalent.
     root_id = parent_id = group = group_index = chain = chord = callbacks = errbacks = None
     reply_to = origin = shadow = timelimit = logfile = loglevel = utc = properties = None
     eta = expires = None

@@ -79,10 +79,10 @@ class AsyncResult:
 
     @property
     def state(self) -> str:
-        """Celery's name of the job's state; a job that does not exist is PENDING, as there.
+        """Celery's name of the job's state; a job that does not exist is PENDING, as in Celery.
 
-        A task after one that failed or was cancelled in its chain has the state of that one, where
-        `parent` is known.
+        If an earlier task of its chain failed or was cancelled, it has the state of that task,
+        provided that `parent` is known.
         """
         return _state(self._decisive())
 

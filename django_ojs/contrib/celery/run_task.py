@@ -35,7 +35,7 @@ class ExceptionInfo:
 
 
 def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
-    """Call the function of a task. Return its result, or raise what it raised, or Retry."""
+    """Call the function of a task. Return its result, or raise its error or Retry."""
     args, kwargs = request.args, request.kwargs
     with running(task, request):
         described: dict[str, Any] = {"task_id": request.id, "args": args, "kwargs": kwargs}

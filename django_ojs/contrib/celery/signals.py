@@ -31,7 +31,7 @@ class Signal:
         return self._signal.disconnect(receiver, **options)
 
     def send(self, sender: object, **values: Any) -> None:
-        """Call the receivers. What one raises is logged."""
+        """Call the receivers. Their errors are logged."""
         self._signal.send_robust(sender, **values)
 
 

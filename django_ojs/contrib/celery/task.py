@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Arguments = Iterable[Any] | None
 Keywords = Mapping[str, Any] | None
 
-#: They are about messages and the result backend of Celery; here they change nothing.
+#: Options about messages and the result backend of Celery, which have no effect here.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         *("acks_late", "acks_on_failure_or_timeout", "reject_on_worker_lost", "track_started"),
@@ -43,7 +43,7 @@ _INSTEAD: Final = {
 
 
 class Task:
-    """A task of Celery, which is a job when it is called with `delay` or `apply_async`."""
+    """A task of Celery. `delay` and `apply_async` enqueue it as a job."""
 
     name: str = ""
     bind: ClassVar[bool] = False
@@ -70,7 +70,7 @@ class Task:
     MaxRetriesExceededError: ClassVar = MaxRetriesExceededError
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work; a class of tasks defines it."""
+        """Do the work; a subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} has no run().")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -93,14 +93,14 @@ class Task:
 
     @property
     def request(self) -> TaskRequest:
-        """The run that is going on; outside of one, a request that is `called_directly`."""
+        """The current run; outside of a run, a request with `called_directly`."""
         return current_request(self)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult | EagerResult:
         """Enqueue a job with these arguments, in the transaction that is open."""
         return self.apply_async(args, kwargs)
 
-    #: Celery's Django integration sends these after the commit. The job commits with it.
+    #: Celery's Django integration sends these after the commit. Here the job is part of it.
     delay_on_commit = delay
 
     def apply_async(
@@ -109,8 +109,8 @@ class Task:
         """Enqueue a job, in the transaction that is open on the jobs' database.
 
         Options are `countdown`, `eta`, `expires`, `queue`, `priority`, `time_limit`, `task_id` (a
-        UUIDv7) and `link`. Raises NoEquivalent for one that has no equivalent, and as `ojs.enqueue`
-        does.
+        UUIDv7) and `link`. Raises NoEquivalent for other options, and the errors of
+        `ojs.enqueue`.
         """
         return self.s(*(args or ()), **(kwargs or {})).apply_async(**options)
 
@@ -153,7 +153,7 @@ class Task:
 
     @property
     def most_retries(self) -> int | None:
-        """The larger of `max_retries` and the one in `retry_kwargs`; None means without a limit."""
+        """The larger of `max_retries` and `retry_kwargs["max_retries"]`; None means no limit."""
         if self.max_retries is None:
             return None
         return max(self.max_retries, self.retry_kwargs.get("max_retries") or 0)
@@ -199,9 +199,9 @@ class Task:
         """Run the task again: after `countdown` seconds, at `eta`, or after `default_retry_delay`.
 
         With no retries left it raises `exc`, or MaxRetriesExceededError. With `throw=False` the run
-        continues, and another job is enqueued, which may have other arguments and options. If not,
-        the arguments stay as they are. Raises NoEquivalent for other ones, and when the retries
-        that the task declares are used up while `max_retries` is more.
+        continues, and another job is enqueued, which may have other arguments and options. With
+        `throw=True` it raises NoEquivalent for other arguments or options, and when the retries
+        that the task declares are used up but `max_retries` allows more.
         """
         request = self.request
         cause = exc if exc is not None else sys.exc_info()[1]
@@ -278,7 +278,7 @@ class Task:
             context.progress(data={"state": state, "meta": dict(meta or {})})
 
     def replace(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise NoEquivalent: a job does not become another one, nor several."""
+        """Raise NoEquivalent: a job cannot become another job, or several."""
         raise NoEquivalent(
             f"{self.name}: replace(), map(), starmap() and chunks() have no equivalent. Enqueue "
             "the other task, or a group."
@@ -286,7 +286,7 @@ class Task:
 
     add_to_chord = map = starmap = chunks = replace
 
-    # Celery's names for what a class of tasks may define.
+    # A subclass may define these methods, which have Celery's names.
     def before_start(self, task_id: str | None, args: Any, kwargs: Any) -> None:
         """Run before each run."""
 
@@ -306,7 +306,7 @@ class Task:
     def after_return(
         self, status: str, retval: Any, task_id: str | None, args: Any, kwargs: Any, einfo: Any
     ) -> None:
-        """Run after each run."""
+        """Run after a run that succeeded, failed or will be retried."""
 
 
 def shared_task(

@@ -1,4 +1,4 @@
-"""The options of a Celery task, as those of its jobs: queue, priority, retries, limits."""
+"""The options of a Celery task, as options of its jobs: queue, priority, retries, limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def options_of(task: Any) -> Options:
         max_interval=timedelta(seconds=max(300.0, delay)),
         backoff_coefficient=1.0,
         jitter=False,
-        # The run ends as it does at Celery's hard time limit.
+        # There is no retry after a timeout, as after Celery's hard time limit.
         non_retryable_errors=("timeout",),
     )
     options = {**call_options.read(given), "retry": policy}

@@ -1,4 +1,4 @@
-"""Arguments and results that JSON has no type for, in the form in which Celery's serializer writes.
+"""Arguments and results that JSON has no type for, in the form of Celery's serializer.
 
 Jobs that were exported from a broker of Celery are read in the same way.
 """

@@ -1,10 +1,10 @@
-"""Admission by shares, for a database where no lock but that of a row ends with a transaction.
+"""Admission by shares, for a database where only row locks end with a transaction.
 
 A bounded queue, and a part of a queue that has a bound of its own, has a fixed number of shares:
-rows of `ojs_lock` that are locked and never changed. A transaction that adds jobs locks as many of
-them as its jobs need, and none that another has: so producers do not wait for each other. It counts
-the jobs after that, and adds its own only if all shares fit below the bound beside them: then there
-is room for whatever the holders of the other shares add, however they end.
+rows of `ojs_lock` that are locked and never changed. A transaction that adds jobs locks as many
+free ones as its jobs need, so producers do not wait for each other. Then it counts the jobs, and
+adds its own only if there is room for all shares below the bound: so there is room for whatever the
+holders of the other shares add, however they end.
 
 Near the bound a producer holds all shares, so that no other adds jobs, and counts. It waits for the
 holders, one such producer after the other: the row of `Kind.QUEUE` or `Kind.PART` says whose turn
@@ -47,7 +47,7 @@ _DEFAULT: Final = "_default"
 
 #: The ceilings of a queue by jobs and by bytes, and the bytes of a ticket.
 BoundRow = tuple[int | None, ...]
-#: That of a queue without a row, where the default policy has one.
+#: In place of the row of a queue that has none, if the default policy has one.
 _INHERITED: Final[BoundRow] = ()
 
 
@@ -69,7 +69,7 @@ def _spent(connection: BaseDatabaseWrapper) -> _Spent | None:
 
 def _new_spent(connection: Any) -> _Spent:
     made = _Spent()
-    # The list of what to do after the commit is the only one that holds it.
+    # Only Django's list of functions to call after the commit refers to it.
     connection.on_commit(made)
     connection._ojs_spent = ref(made)
     return made
@@ -94,7 +94,7 @@ class Shares(RowLocks):
     def bounds_of(
         self, connection: BaseDatabaseWrapper, queues: Collection[str]
     ) -> dict[str, BoundRow]:
-        """Return the rows of these queues with a bound, and of those that inherit one."""
+        """Return the rows of these queues that have a bound or inherit one."""
         rows = self._rows(connection, "bounds_of", {"queues": self.texts({*queues, _DEFAULT})})
         found = {queue: tuple(values) for queue, *values in rows}
         inherited = found.pop(_DEFAULT, None)
@@ -115,8 +115,8 @@ class Shares(RowLocks):
     ) -> bool:
         """Say whether bounded queues have room for (jobs, bytes), far from their bounds.
 
-        Inside a transaction, which then adds them; `alone`: which ends where there is none. `added`
-        has no pending jobs.
+        Call it inside a transaction, which then adds the jobs. `alone` says that the transaction
+        ends if there is no room. `added` has no pending jobs.
         """
         return all(
             self._admit_queue(connection, queue, bounds[queue], *added[queue], alone=alone)
@@ -175,19 +175,19 @@ class Shares(RowLocks):
         room: Callable[[], int],
         alone: bool = False,
     ) -> bool:
-        """Lock as many shares as the jobs need, if all shares fit beside what there is."""
+        """Lock as many shares as the jobs need, if there is room for all shares."""
         if not self.uses_shares(connection):
             return False
         share, shares = _share(bound)
         spent = _spent(connection)
         needed = ceil((cost + (spent.jobs[kind, name] if spent else 0)) / share)
-        # Counted first too, where the transaction goes on: it should hold no share for nothing.
+        # A transaction that goes on counts first too, so that it holds no share for nothing.
         if needed > shares or not (alone or room() >= share * shares):
             return False
         spent = spent or _new_spent(connection)
         first = _first_share(kind, name)
         held = spent.held.setdefault((kind, name), set())
-        # Those that it remembers are its own still, or are locked now.
+        # The remembered rows are still locked, or are locked now if they are free.
         found = self._lock_slots(connection, held, SKIP)
         if len(found) < needed:
             last, number = first + shares - 1, needed - len(found)

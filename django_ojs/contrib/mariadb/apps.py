@@ -14,7 +14,7 @@ class MariaDBConfig(AppConfig):
     label = "ojs_mariadb"
     verbose_name = "Background jobs in MariaDB"
 
-    #: Django's vendor of MariaDB is that of MySQL, which is not supported.
+    #: Django gives MariaDB the vendor "mysql" too. MySQL itself is not supported.
     ojs_dialects: ClassVar[Mapping[str, str]] = {
         "mysql": "django_ojs.contrib.mariadb.dialect.MariaDB"
     }

@@ -20,19 +20,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.contrib.mariadb import wrappers
 
-#: Closes the tables that no statement uses, of this server alone: on a cluster, TABLES is for all
-#: nodes.
+#: Closes the tables that no statement uses, on this server alone: without LOCAL, all nodes of a
+#: cluster do so.
 _CLOSE_TABLES: Final = "FLUSH LOCAL TABLES"
-#: What another server behind the same name would have different.
+#: What differs on another server behind the same name.
 _THIS_SERVER: Final = "SELECT @@hostname, @@port, @@datadir"
 _PARSE_ERROR: Final = 1064
 _DEADLOCK: Final = 1213
 #: "Trigger 'ojs_job_…' has an error in its body: '…'", in the language of the server.
 _BROKEN: Final = re.compile(r"'ojs_job_\w+'[^']*: '")
-#: The trigger has no name yet where the statement was ended before that was read. It is one of
-#: django_ojs only where the statement changes a table of it: a site may have a broken one.
+#: The message has no name if the statement was ended before the name was read. The trigger belongs
+#: to django_ojs only if the statement changes its tables: a site may have a broken one of its own.
 _BROKEN_UNNAMED: Final = re.compile(r"trigger has an error in its body")
-#: A table that was in use is still open. How often to try, and the longest pause before it.
+#: A table that was in use is still open. How often to try, and the longest pause before a try.
 _REPETITIONS: Final = 5
 _PAUSE: Final = 0.05
 _CONNECT_SECONDS: Final = 4
@@ -69,11 +69,11 @@ def _run(
             is_closed = _close_tables(context["connection"], execute, context)
         except DatabaseError as error:
             if error.args[:1] == (_DEADLOCK,):
-                raise  # The transaction lost to one of another node meanwhile: it begins anew.
+                raise  # The transaction lost to a transaction of another node, and is repeated.
             raise BrokenTriggers(_PARSE_ERROR, REASON) from error
         if not is_closed:
             break
-        _logger.warning("MariaDB had read triggers in part; its tables were closed.")
+        _logger.warning("MariaDB had read a table's triggers in part, so its tables were closed.")
         try:
             return execute(sql, params, many, context)
         except ProgrammingError as error:
@@ -96,8 +96,8 @@ def _close_tables(
     if connection.get_autocommit() and not connection.in_atomic_block:
         execute(_CLOSE_TABLES, None, False, context)
         return True
-    # It would commit the transaction. If there are several hosts, the other connection goes to the
-    # same one.
+    # FLUSH would commit the transaction, so another connection is used. If there are several hosts,
+    # it has to go to the same one.
     execute(_THIS_SERVER, None, False, context)
     wanted = context["cursor"].fetchone()
     hosts = str(connection.settings_dict["HOST"]).split(",")

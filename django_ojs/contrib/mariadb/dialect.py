@@ -1,8 +1,8 @@
 """MariaDB 10.11 and later. It is new: docs/how-to/use-mariadb.md says what is tested.
 
 An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
-first, in one transaction: `_whole`. No lock but that of a row ends with a transaction (see
-`row_locks`). There are no partial indexes, and no notifications: idle workers poll.
+first, in one transaction: `_whole`. Only row locks end with a transaction (see `row_locks`). There
+are no partial indexes, and no notifications: idle workers poll.
 """
 
 import os
@@ -54,7 +54,7 @@ _SQL: Final = load_all(
 #: A parameter as the value of a column of ids.
 _KEY: Final = "CAST(%s AS uuid)"
 
-#: What a statement of ended runs takes of each, beside its id and its error.
+#: The columns of a statement about ended runs, beside their ids and errors.
 _ENDED: Final[Mapping[EndOfRun, Sequence[str]]] = {
     "add_attempts": ("outcome", "delay_us"),
     "retry_failed": ("delay_us",),
@@ -64,7 +64,7 @@ _ENDED: Final[Mapping[EndOfRun, Sequence[str]]] = {
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
 #: Bytes of jobs, results or errors that one statement stores: the server rejects a message above
-#: max_allowed_packet, which is 16 MiB unless the server has another value. At least one of them.
+#: max_allowed_packet, which is 16 MiB by default. A larger row is stored alone.
 _STATEMENT_BYTES: Final = 2**20
 
 _AVAILABLE: Final = State.AVAILABLE.value
@@ -73,7 +73,7 @@ _PENDING: Final = State.PENDING.value
 
 _DUPLICATE_KEY: Final = 1062
 _DEADLOCK: Final = 1213
-#: How often a transaction of its own is repeated after a deadlock, and the longest pause before it.
+#: How often a method's transaction is repeated after a deadlock, and the longest pause before it.
 _REPETITIONS: Final = 5
 _PAUSE: Final = 0.02
 _INTERRUPTED: Final = 1317
@@ -92,7 +92,7 @@ _NO_ID: Final = str(UUID(int=0))
 _CLOSES_TABLES: Final = re.compile(r"GRANT (ALL PRIVILEGES|.*\bRELOAD\b).* ON \*\.\* ")
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
-#: As the options of PostgreSQL. A system may lack some.
+#: The same times as for PostgreSQL. A system may lack some options.
 _TCP_OPTIONS: Final = {
     "TCP_KEEPIDLE": 4,
     "TCP_KEEPINTVL": 2,
@@ -102,11 +102,11 @@ _TCP_OPTIONS: Final = {
 
 
 class _NotAdmitted(Exception):
-    """Whether there is room is found out under the lock of the queue."""
+    """Only a count under the lock of the queue can tell whether there is room."""
 
 
 def _other_product(connection: BaseDatabaseWrapper) -> str | None:
-    # The server has said so when it was connected to; this must not wait for one that is away.
+    # Only an open connection is asked: this must not wait for a server that is away.
     link: Any = connection
     is_other = link.connection is not None and not link.mysql_is_mariadb
     return "MySQL. Use MariaDB 10.11 or newer" if is_other else None
@@ -122,7 +122,7 @@ def _microseconds(seconds: float) -> int:
 
 
 def _parts(rows: Iterable[T], size: Callable[[T], int]) -> list[list[T]]:
-    """Split rows into those of one statement each (see _STATEMENT_BYTES)."""
+    """Split rows into the rows of each statement (see _STATEMENT_BYTES)."""
     parts: list[list[T]] = []
     room = 0
     for row in rows:
@@ -181,14 +181,14 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
 
 def _moment(row: JobRow, name: str) -> tuple[str, list[Any]]:
     if f"{name}_at" in row:
-        return "%s", [row[f"{name}_at"][:26]]  # Without its offset, which is that of UTC.
+        return "%s", [row[f"{name}_at"][:26]]  # Without its offset, which is always UTC.
     if f"{name}_in" in row:
         return f"{_NOW} + INTERVAL %s MICROSECOND", [_microseconds(row[f"{name}_in"])]
     return "NULL", []
 
 
 def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
-    """Return the JSON of the options; it is put together as text, which keeps it as it is."""
+    """Return the options as JSON, composed as text, so that the database does not reformat it."""
     became = {"scheduled_at": "due_in", "expires_at": "expires_in"}
     relative = [name for name in became if became[name] in row]
     text = json.dumps({k: v for k, v in row["options"].items() if k not in relative})
@@ -206,9 +206,9 @@ def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[s
 def _repeated(
     method: Callable[Concatenate[D, BaseDatabaseWrapper, P], T],
 ) -> Callable[Concatenate[D, BaseDatabaseWrapper, P], T]:
-    """Run a method that opens a transaction of its own again when the server ends a deadlock.
+    """Repeat a method that opens its own transaction when the server ends a deadlock with it.
 
-    One statement of the other databases cannot deadlock, and the callers do not expect it to.
+    On other databases it is one statement, which cannot deadlock, and its callers rely on that.
     """
 
     @wraps(method)
@@ -239,8 +239,8 @@ class MariaDB(GaleraLocks):
         "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
         "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
     )
-    # JSON is a text that stays as it is; the type of that name has a check, which rejects what is
-    # nested more than 32 deep.
+    # JSON is stored as a text, unchanged. MariaDB's type `json` has a check, which rejects values
+    # that are nested more than 32 deep.
     json_type = "longtext"
     reasons = re.compile(
         "unknown database|unknown server host|can't connect to (?:local )?server|access denied for "
@@ -299,7 +299,7 @@ class MariaDB(GaleraLocks):
         alone = not connection.in_atomic_block
         with suppress(_NotAdmitted), self._whole(connection):
             if not self.admit_queues(connection, bounds, added, alone=alone):
-                raise _NotAdmitted  # A transaction of its own gives its locks back.
+                raise _NotAdmitted  # This gives the locks back, if the transaction is its own.
             found = self._insert_rows(connection, rows, generated_ids)
             return new_rows(envelopes, found) if found or len(rows) > 1 else None
         return None
@@ -326,7 +326,7 @@ class MariaDB(GaleraLocks):
         except IntegrityError as error:
             if is_new or _code(error) != _DUPLICATE_KEY:
                 raise
-            # The statement alone was undone. One by one, those of the other ids are stored.
+            # Only the statement was undone. One by one, the jobs with other ids are stored.
             if len(jobs) == 1:
                 return []
             return [found for job in jobs for found in self._insert(connection, [job], is_new)]
@@ -351,14 +351,14 @@ class MariaDB(GaleraLocks):
         try:
             yield
         except BaseException:
-            # If the session has ended, what said so is raised.
+            # If the session has ended, the error that said so is raised.
             with suppress(Error):
                 self._set_back(connection, variable, former)
             raise
         self._set_back(connection, variable, former)
 
     def _set_back(self, connection: BaseDatabaseWrapper, variable: str, former: object) -> None:
-        """Set a variable, which outlasts its transaction, also where an error has broken that."""
+        """Set a variable back, because it outlasts the transaction, even a broken one."""
         is_broken, connection.needs_rollback = connection.needs_rollback, False
         try:
             self._run(connection, "set_variable", [former], variable=variable)
@@ -471,7 +471,7 @@ class MariaDB(GaleraLocks):
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
     ) -> list[tuple[UUID, str, str, str]]:
         back: list[str] = []
-        # By whether it becomes a dead letter.
+        # The jobs that have spent their attempts, by whether they become dead letters.
         ended: dict[bool, list[str]] = {False: [], True: []}
         found: list[tuple[UUID, str, str, str]] = []
         if not keys:
@@ -642,7 +642,7 @@ class MariaDB(GaleraLocks):
         return f"{_NOW} - INTERVAL {round(seconds * 1_000_000)} MICROSECOND"
 
     def ids(self, keys: Collection[UUID]) -> list[str]:
-        # The driver writes a list; an empty one would be no SQL.
+        # The driver writes the list into the statement, and an empty list would be no SQL.
         return [str(key) for key in keys] or [_NO_ID]
 
     def texts(self, values: Collection[str]) -> list[str]:
@@ -657,7 +657,7 @@ class MariaDB(GaleraLocks):
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
 
     def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:
-        # The driver has no options for it, and waits for up to two hours.
+        # The driver has no options for keepalive, and would wait for up to two hours.
         number = self.descriptor(connection)
         if number is None:
             return

@@ -1,6 +1,6 @@
 """The SQL of the expressions of django_ojs on MariaDB.
 
-Django asks an expression for `as_<vendor>`, and an app gives it to those of another one.
+Django calls the method `as_<vendor>` of an expression. This app adds it to the core's expressions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ _SQL = tuple[str, Sequence[Any]]
 
 
 def _one_of(lookup: of_core.OneOf, compiler: Any, connection: Any) -> Any:
-    """Compare with a list, which the driver writes."""
+    """Compare with a list, which the driver writes into the statement."""
     return lookup.as_sql(compiler, connection, "IN")
 
 
@@ -25,7 +25,7 @@ def _keys(keys: of_core.Keys, compiler: Any, connection: Any, **extra: Any) -> _
 
 
 def _unlocked(job_id: of_core.Unlocked, compiler: Any, connection: Any, **extra: Any) -> _SQL:
-    """Lock the row."""
+    """Lock the row, unless another session has locked it."""
     sql, params = job_id.as_sql(compiler, connection)
     return f"(SELECT id FROM ojs_job WHERE id = {sql} FOR UPDATE SKIP LOCKED)", params
 
@@ -37,7 +37,7 @@ def _as_on_sqlite(expression: Any, compiler: Any, connection: Any, **extra: Any)
 def _elapsed(
     elapsed: of_core.ElapsedMilliseconds, compiler: Any, connection: Any, **extra: Any
 ) -> _SQL:
-    """Take the difference in microseconds, of which the second time is named first."""
+    """Take the difference in microseconds. TIMESTAMPDIFF has the earlier time first."""
     later, earlier = map(compiler.compile, elapsed.source_expressions)
     return (
         f"(TIMESTAMPDIFF(MICROSECOND, {earlier[0]}, {later[0]}) / 1000)",
@@ -46,11 +46,10 @@ def _elapsed(
 
 
 def _json_contains(contains: JSONContains, compiler: Any, connection: Any, **extra: Any) -> _SQL:
-    """Ask whether a value at the path is equal, also in the list that the column is.
+    """Compare the value at a path, in which `[*]` is any item of a list.
 
-    The path has `[*]` for any item. JSON_CONTAINS of a scalar compares it with each item of an
-    array, and of the arrays in that; JSON_OVERLAPS with the items alone. At one path there is to be
-    no array.
+    JSON_CONTAINS compares a scalar with each item of an array, and of the arrays in it;
+    JSON_OVERLAPS compares only the items. Without `[*]`, the value must not be an array.
     """
     column, given = compiler.compile(contains.source_expressions[0])
     match = contains.match
@@ -60,7 +59,7 @@ def _json_contains(contains: JSONContains, compiler: Any, connection: Any, **ext
     parts: list[str] = []
     params: list[Any] = []
     for value in match.values:
-        # JSON_EXTRACT makes an array of what a path with [*] finds, and of nothing NULL.
+        # For a path with [*], JSON_EXTRACT returns an array of what it finds, or NULL.
         if "[*]" in path:
             parts.append(f"JSON_OVERLAPS(JSON_EXTRACT({column}, %s), %s)")
             params += [*given, path, json.dumps([value])]
@@ -85,7 +84,7 @@ _BY_CLASS: Final[Mapping[type[Any], Callable[..., Any]]] = {
     of_core.Keys: _keys,
     of_core.Unlocked: _unlocked,
     of_core.AmongJobs: _as_on_sqlite,
-    # Microseconds, of which Django makes an interval.
+    # Django makes an interval of the microseconds.
     of_core.Milliseconds: _as_on_sqlite,
     of_core.ElapsedMilliseconds: _elapsed,
     JSONContains: _json_contains,

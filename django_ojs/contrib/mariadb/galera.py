@@ -2,9 +2,9 @@
 
 The lock of a row holds on its own node. What another node does is compared at COMMIT only, and only
 rows that were written: two transactions that lock the same row on two nodes, and do not change it,
-both commit. So on a node of a cluster a lock of `ojs_lock` is a change of the row as well. Of two
-that hold it at once on two nodes, the first to commit wins; the other ends like a deadlock (1213),
-whether it had waited for the lock or had read something meanwhile.
+both commit. So on a node of a cluster a lock of `ojs_lock` is a change of the row as well. If
+transactions on two nodes hold it at once, the first to commit wins, and the other gets the error of
+a deadlock (1213), whether it had waited for the lock or had read something meanwhile.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ class GaleraLocks(Shares):
         return known
 
     def uses_shares(self, connection: BaseDatabaseWrapper) -> bool:
-        # Two nodes would count at the same time, each without what the other has not sent yet.
+        # Two nodes would count at the same time, without the jobs that the other has not sent yet.
         return not self.is_cluster_node(connection)
 
     def _lock_slots(
@@ -52,6 +52,6 @@ class GaleraLocks(Shares):
         self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
     ) -> list[tuple[str, Session | None]]:
         if not connection.in_atomic_block and self.is_cluster_node(connection):
-            # A node that is behind, as one that copies its data to another, has old heartbeats.
+            # A node that lags, such as one that copies its data to another, has old heartbeats.
             self._rows(connection, "await_cluster")
         return super().dead_workers(connection, back_for=back_for)

@@ -1,8 +1,8 @@
 """Changes above the largest message that MariaDB takes (`max_allowed_packet`).
 
-The server ends the connection when it gets one, as if it were away, and the client would send it
-again for ever. So what is too large is rejected before it is sent: the connection, and the caller's
-transaction, stay usable.
+The server ends the connection when it gets a larger one, as if it were away, and the client would
+send it again for ever. So what is too large is rejected before it is sent: the connection, and the
+caller's transaction, stay usable.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.contrib.mariadb import wrappers
 from django_ojs.spec.errors import PayloadTooLarge, size_details
 
-#: Characters from which on the server is asked what it takes: no server takes less by default, and
-#: such a statement takes longer than the question.
+#: For a statement of this many characters, the server is asked for its limit: no default is lower,
+#: and such a statement takes longer than the question.
 _LARGE: Final = 2**16
-#: Bytes of a parameter that is no text, and of the quotes around one, at most.
+#: The most bytes of a parameter that is no text, and of the quotes around a text.
 _OTHER: Final = 40
-#: What the driver writes with a backslash before it.
+#: The characters that the driver escapes with a backslash.
 _ESCAPED: Final = "\"'\\\n\r\0\x1a"
 
 

@@ -23,15 +23,15 @@ _may_be_open: Final[WeakSet[Any]] = WeakSet()
 
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    """Note the statements of a new connection that may begin one (signal connection_created)."""
+    """Note a new connection's statements that may begin a transaction (connection_created)."""
     wrappers.install(connection, _run)
-    # If Django has connected again, the wrapper has seen how the session was set up.
+    # After a reconnection, the wrapper has also seen the setup of the session, which begins none.
     if connection.connection is not None:
         _may_be_open.discard(connection.connection)
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether an open connection is in a transaction; so it is if the server cannot say."""
+    """Return whether an open connection is in a transaction; True if the server cannot say."""
     wrapper: Any = connection
     link = wrapper.connection
     if connection.in_atomic_block:
@@ -43,7 +43,7 @@ def is_open(connection: BaseDatabaseWrapper) -> bool:
             cursor.execute("SELECT @@in_transaction")
             found = bool(cursor.fetchone()[0])
     except wrapper.Database.Error:
-        # Whether it was committed is not known: no job is completed for which it was not.
+        # It may have been rolled back, and its job must not be completed then.
         return True
     if not found:
         _may_be_open.discard(link)

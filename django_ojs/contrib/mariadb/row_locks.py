@@ -1,11 +1,11 @@
 """Locks of rows, for a database without advisory locks of a transaction.
 
-The table `ojs_lock` has a fixed number of rows, which are locked and never changed: a lock that a
-name has by itself would be a row for each name, and names are without number. So two names share a
-row now and then, and wait for each other without need. Locks of different kinds have different
-rows; those of one statement are locked in the order of the rows.
+The table `ojs_lock` has a fixed number of rows, which are locked and, except on a Galera cluster,
+never changed. A row for each name is not possible, because the number of names is not limited. So
+two names may share a row, and then wait for each other without need. Locks of different kinds have
+different rows. A statement locks its rows in their order.
 
-The locks of queues, and of parts of queues, with a bound are those of `admission_shares`.
+Bounded queues, and bounded parts of queues, are locked by `admission_shares`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -41,16 +41,16 @@ def slot(kind: Kind, name: str) -> int:
 
 
 class RowLocks(Dialect):
-    """What a dialect does by locks of rows; to be mixed in before it."""
+    """The part of a dialect that uses row locks; to be mixed in before it."""
 
     def _lock_slots(
         self, connection: BaseDatabaseWrapper, slots: Iterable[int], how: str = ""
     ) -> dict[int, bool]:
-        """Lock rows until the transaction ends. Return those that it has, and for each whether a
+        """Lock rows until the transaction ends. Return the locked rows, and for each whether a
         later statement sees what was committed meanwhile.
 
-        `how` is the end of the statement. By `SKIP`, those are left out that another transaction
-        has locked.
+        `how` is the end of the statement. With `SKIP`, rows that another transaction has
+        locked are left out.
         """
         wanted = sorted(set(slots))
         if not wanted:
@@ -58,7 +58,7 @@ class RowLocks(Dialect):
         names = ", ".join(map(str, wanted))
         found = self._rows(connection, "lock_slots", slots=names, how=how)
         if how != SKIP and len(found) < len(wanted):
-            # Nothing is locked: better an error than two that do what only one may.
+            # An error is better than two transactions that do what only one may.
             raise DatabaseError("Rows of ojs_lock are missing. Run `manage.py migrate`.")
         return {number: isolation.lower().startswith("read") for number, isolation in found}
 
@@ -76,7 +76,7 @@ class RowLocks(Dialect):
         return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], how))
 
     def try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
-        """Lock keys of candidates (see `rows.Candidate`). Return those that it has."""
+        """Lock keys of candidates (see `rows.Candidate`). Return the locked ones."""
         slots = {key: slot(Kind.KEY, key) for key in keys}
         locked = self._lock_slots(connection, slots.values(), SKIP)
         return {key for key in keys if slots[key] in locked}

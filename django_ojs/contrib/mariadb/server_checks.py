@@ -1,4 +1,4 @@
-"""What is wrong with a server of MariaDB: its version, its settings, or a session's."""
+"""Problems of a server of MariaDB: its version, its settings, or those of a session."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.core.checks import CheckMessage, Error, Warning
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-#: A job of the largest size is one parameter of a statement.
+#: The least max_allowed_packet, because the largest job is one parameter of a statement.
 _PACKET: Final = 16 * 2**20
 _OLDEST: Final = (10, 11)
 _STRICT: Final = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
@@ -19,7 +19,7 @@ def problems(
     is_utc: bool,
     may_close_tables: bool,
 ) -> list[CheckMessage]:
-    """Return what is wrong; `settings` are the variables of the session."""
+    """Return the problems; `settings` are the variables of the session."""
     link: Any = connection  # Django's MySQL backend knows the version.
     options = f"DATABASES[{connection.alias!r}]['OPTIONS']"
     if not link.mysql_is_mariadb:
@@ -39,8 +39,8 @@ def problems(
         ]
     found: list[CheckMessage] = [
         Warning(
-            "Support for MariaDB is new, and not for production: the short test suite passes, the "
-            "long storms were not run.",
+            "Support for MariaDB is new, and not for production: the short test suite passes, but "
+            "not all long tests were run.",
             hint="docs/how-to/use-mariadb.md says what was tested, and what is different.",
             id="django_ojs.W006",
         )
@@ -73,8 +73,8 @@ def problems(
     if settings["character_set_connection"] != "utf8mb4":
         found.append(
             _wrong(
-                f"the session writes {settings['character_set_connection']}, which has no word for "
-                "some characters of arguments.",
+                f"the session writes {settings['character_set_connection']}, which lacks some "
+                "characters of arguments.",
                 f"{options}['charset'] = 'utf8mb4'",
             )
         )

@@ -6,7 +6,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class MariaDBClock:
-    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes."""
+    """Sets the time that every `UTC_TIMESTAMP()` of a session returns."""
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
         self._link = link

@@ -14,7 +14,7 @@ _CHANGE: Final = re.compile(
 
 
 def install(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
-    """Let all statements of a connection go through a wrapper, if it is one to such a server."""
+    """Let all statements of a connection to MariaDB or MySQL go through a wrapper."""
     # The first wrapper is the outermost. Code that adds one for a while removes the last one.
     if connection.vendor == "mysql" and wrapper not in connection.execute_wrappers:
         connection.execute_wrappers.insert(0, wrapper)

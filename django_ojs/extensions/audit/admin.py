@@ -1,4 +1,4 @@
-"""The audit trail: what operators have done, over the admin, over HTTP and over a shell."""
+"""The audit trail: what operators have done in the admin, over HTTP and in a shell."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from django_ojs.models import ActorKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest
 
-#: The lists, each with its label and its kinds of actors; a list without kinds has all.
+#: The lists, each with its label and its kinds of actors; a list without kinds shows all actors.
 _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
     "people": (gettext_lazy("People"), audit_search.PEOPLE),
     "programs": (gettext_lazy("Programs"), audit_search.PROGRAMS),

@@ -27,7 +27,7 @@ from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 200
 
-#: How many entries about an object are shown, and how many of them on the page of a job.
+#: How many entries the history of an object shows, and how many the page of a job.
 _MAX_ROWS: Final = 100
 _MAX_OF_JOB: Final = 20
 
@@ -36,7 +36,7 @@ _JOBS: Final = ("job", "copy_of")
 
 _LIMIT_KEY: Final = "limit_key"
 
-#: The model that has the page of an object, by the type.
+#: The model whose admin page shows an object, by the type of the object.
 _MODELS: Final = {
     "queue": "queue",
     "job": "job",
@@ -60,8 +60,8 @@ _ENDED: Final = (".deleted", ".removed")
 class AuditRow:
     """An entry as the pages show it.
 
-    `model` has the page of the object, if it has any; `jobs` are other jobs of the entry, each with
-    a word. The queries find the entries with the same actor, action, object or day.
+    `model` is the model whose page shows the object, or empty. `jobs` are labels and ids of related
+    jobs. The queries find the entries with the same actor, action, object or day.
     """
 
     entry: AuditEntry
@@ -80,7 +80,7 @@ class AuditRow:
 def rows_about(
     model: str, key: str, limit: int, *, shown_key: Callable[[str], str] = str
 ) -> list[AuditRow]:
-    """Return the newest entries about an object, from all doors."""
+    """Return the newest entries about an object."""
     object_type = _OBJECT_TYPES.get(model, "")
     entries = audit.entries().filter(object_type=object_type, object_id=key)
     return [row_of(entry, shown_key=shown_key) for entry in entries.order_by("-pk")[:limit]]
@@ -95,7 +95,7 @@ def history_of(request: HttpRequest, model: str, key: str) -> list[AuditRow]:
 def row_of(
     entry: AuditEntry, search: AuditSearch | None = None, *, shown_key: Callable[[str], str] = str
 ) -> AuditRow:
-    """Return an entry as the pages show it; its links narrow a search.
+    """Return an entry as the pages show it; its links narrow `search`.
 
     `shown_key` returns a limit key as the user may see it.
     """

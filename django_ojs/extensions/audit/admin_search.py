@@ -29,13 +29,13 @@ QUALIFIERS: Final[dict[str, StrOrPromise]] = {
 #: Who acted, by the name of a list.
 PEOPLE: Final = (ActorKind.USER, ActorKind.COMMAND)
 PROGRAMS: Final = tuple(kind for kind in ActorKind if kind not in PEOPLE)
-#: How many entries a search for the beginning of a name reads, because no index serves it.
+#: The most entries that a search without an index reads, such as one for the beginning of a name.
 SCAN_LIMIT: Final = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditSearch:
-    """What is searched for. With `errors`, nothing is searched."""
+    """The conditions of a search. With `errors`, nothing is searched."""
 
     actor: str = ""
     action: str = ""
@@ -51,7 +51,7 @@ class AuditSearch:
         return bool(is_read_for_each) and not self.object and self.day is None
 
     def entries(self) -> QuerySet[AuditEntry]:
-        """Return the entries that are searched for, in no order."""
+        """Return the entries that match, unordered."""
         found = audit.entries()
         if self.actor.endswith("*"):
             found = found.filter(actor__startswith=self.actor[:-1])

@@ -32,7 +32,7 @@ class AuditExtension(Extension):
         return (DueStep(run=storage.prune, interval=60.0),)
 
     def past_acts(self, since: datetime) -> Sequence[PastAct]:
-        """Return the entries since then."""
+        """Return the entries since a time."""
         from django_ojs.extensions.audit import storage
 
         return storage.latest(since)

@@ -18,7 +18,7 @@ class AuditEntry(StoredModel):
     It holds neither secrets nor arguments of jobs.
     """
 
-    # Entries have the order of their times, so that every index below serves a range of days.
+    # UUIDv7s are in the order of their times, so that every index below serves a range of days.
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
     actor_kind = models.CharField(max_length=16, choices=ActorKind.choices)
     actor = models.CharField(max_length=255)

@@ -17,7 +17,7 @@ _EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 def record(act: Act) -> Callable[[Mapping[str, Any]], None]:
     """Store an act with the change, and log it after the commit.
 
-    Return a function that adds what is known later.
+    Return a function that adds details that are known later.
     """
     entry = AuditEntry(
         actor_kind=act.actor.kind,

@@ -1,4 +1,4 @@
-"""The rows of the audit trail, and the words for what operators do."""
+"""The rows of the audit trail, and the names of the actions of operators."""
 
 from datetime import datetime
 from typing import Final
@@ -13,7 +13,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.published import PastAct
 from django_ojs.storage import database
 
-#: What operators do. The first word names the object, or the set of objects.
+#: The names of actions. The first word names the object, or the set of objects.
 ACTIONS: Final = (
     *("job.enqueued", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated", "job.history_deleted"),
@@ -40,12 +40,12 @@ _MOST_LATEST: Final = 1_000
 
 
 def entries() -> QuerySet[AuditEntry]:
-    """All entries."""
+    """Return all entries."""
     return AuditEntry.primary.all()
 
 
 def latest(since: datetime) -> list[PastAct]:
-    """Return the latest acts since then, the latest first."""
+    """Return acts since a time, the latest first, at most _MOST_LATEST."""
     found = entries().filter(pk__gte=ids.first_of(since)).order_by("-pk")[:_MOST_LATEST]
     return [
         PastAct(

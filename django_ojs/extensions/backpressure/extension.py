@@ -1,4 +1,4 @@
-"""Backpressure (ojs-backpressure): the bounds of queues, and what happens where one is full."""
+"""Backpressure (ojs-backpressure): the bounds of queues, and what happens if one is full."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -100,7 +100,7 @@ def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[Enqueue
 
 
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:
-    """Store jobs if their queues have room; what a call adds does not drop jobs of its own."""
+    """Store jobs if their queues have room; jobs of one call do not drop each other."""
     if not batch.earlier:
         return bound_check.insert_admitted(batch, insert)
     results = {job.id for job in batch.earlier}
@@ -118,7 +118,7 @@ def _count(full: QueueFull, jobs: Sequence[Any]) -> None:
 
 
 def _load_of(queue: str, earlier: Sequence[EnqueuedJob]) -> Load:
-    """Return what these results contain of the load of a queue."""
+    """Return the load that these results have added to a queue."""
     stored = [
         job.row.size_bytes or 0
         for job in earlier

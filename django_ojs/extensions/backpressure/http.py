@@ -18,12 +18,12 @@ _META: Final = "HTTP_OJS_BLOCK_TIMEOUT"
 #: The longest wait, in seconds: proxies cut connections that are silent for a minute.
 LONGEST_BLOCK: Final = 50
 
-# A number of any length is read, and more than LONGEST_BLOCK counts as that.
+# Up to 100 digits are read, and a number above LONGEST_BLOCK counts as LONGEST_BLOCK.
 _SECONDS: Final = re.compile(r"[0-9]{1,100}").fullmatch
 
 
 def policy_of(request: HttpRequest, types: Collection[str]) -> FullPolicy | None:
-    """Return what a push of jobs of these types does where the queue is full.
+    """Return what a push of jobs of these types does if the queue is full.
 
     Raises InvalidRequest.
 
@@ -53,8 +53,8 @@ def _waiting(seconds: float, *, always: bool) -> WaitPolicy:
 def warning(queues: Iterable[str]) -> dict[str, str]:
     """Return the headers of a success (§7.3).
 
-    They describe the fullest of these queues that is above its warning threshold now; none where
-    there is no such queue.
+    They describe the fullest of these queues that are above their warning thresholds now. If none
+    is, there are no headers.
     """
     found = [
         pair for queue in sorted(set(queues)) if (pair := bound_check.pressure(queue)) is not None
@@ -62,7 +62,7 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
     if not found:
         return {}
     load, bound = max(found, key=lambda pair: pair[0].pressure(pair[1]))
-    # It may be above 1: a bound that was lowered discards nothing.
+    # The pressure may be above 1, because lowering a bound discards no jobs.
     share = min(1.0, load.pressure(bound))
     return {**_headers(*load.nearest(bound)), "X-OJS-Queue-Pressure": f"{share:.4g}"}
 

@@ -8,9 +8,9 @@ ways of admission; `ojs_admit` (migrations/sql/postgresql/admission.sql) has the
    same one twice. Once it is known that there are at most U jobs, however the open transactions
    end, the next (bound - U) tickets are valid without counting. That costs a read of `ojs_bound`.
 2. By counting. A transaction that adds jobs holds a shared lock until it ends, and adds no more
-   than its share; for twice the share, four times and so on it holds another one. The jobs that are
-   committed or active, and the share of each holder, are more than can be waiting before these
-   transactions end; if that is below the bound, there is room, and tickets for the rest.
+   than its share; for twice the share, four times and so on it holds another lock. No more jobs can
+   be waiting before these transactions end than the committed waiting and active jobs and the share
+   of each holder together. If that is below the bound, there is room, and tickets for the rest.
 3. By the queue lock. Near the bound, a producer holds the lock alone, and sees all jobs.
 
 A transaction that sees no more than was committed before it (REPEATABLE READ, SERIALIZABLE) can
@@ -45,10 +45,10 @@ from django_ojs.storage.statements import Statements
 LOCK_TIMEOUT: Final = 5.0
 
 _SLOTS: Final = 16
-#: A transaction's share without the queue lock, as a part of the bound: with some dozens of
+#: A transaction's share without the queue lock is the bound divided by this: with some dozens of
 #: producers, half of the bound needs no lock.
 _SHARES: Final = 64
-#: A ticket of a queue that is bounded by bytes alone stands for this part of the bound.
+#: If a queue is bounded by bytes alone, its bound is divided into this many tickets.
 _PARTS: Final = 65_536
 _LEAST_UNIT: Final = 1024
 _UNBOUNDED: Final = 2**62
@@ -81,7 +81,7 @@ class Load:
         )
 
     def pressure(self, bound: Backpressure) -> float:
-        """Return depth divided by bound, for the bound that is nearer."""
+        """Return depth divided by bound, of the bound that is nearer."""
         parts = [0.0]
         if bound.max_depth:
             parts.append(self.jobs / bound.max_depth)
@@ -94,7 +94,7 @@ class Load:
         return is_bounded(bound) and self.pressure(bound) >= bound.warning_threshold
 
     def nearest(self, bound: Backpressure) -> tuple[int, int]:
-        """Return depth and bound, in jobs or in bytes, whichever is nearer to its bound."""
+        """Return depth and bound, in jobs or in bytes: in the unit that is nearer to its bound."""
         by_size = replace(bound, max_depth=None)
         if bound.max_depth is None or (
             bound.max_size_bytes is not None
@@ -113,12 +113,12 @@ def write(queue: str, bound: Backpressure) -> None:
     """Store a bound, which holds from the next enqueue on. Called inside a write transaction."""
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
-    # Tickets are issued, because some transactions can only be admitted by one.
+    # Tickets are issued, because some transactions can be admitted only by a ticket.
     database.after_commit(lambda: renew_tickets(queue))
 
 
 def withdraw_tickets() -> None:
-    """Make all tickets invalid, because they were issued by wrong counts."""
+    """Make all tickets invalid, because they were issued from wrong counts."""
     Bound.primary.update(until=-1)
 
 
@@ -138,7 +138,7 @@ def _renew_tickets(queue: str, wait: bool) -> None:
 
 
 def _has_tickets() -> bool:
-    # Elsewhere the holder of a lock counts.
+    # On other databases, an enqueue always counts, under a lock.
     return database.kind() == "postgresql"
 
 
@@ -166,7 +166,7 @@ def rebound(queue: str) -> None:
     rows, queues = _rows(), Queue.primary.all()
     default = config_of(DEFAULT).backpressure
     if queue == DEFAULT:
-        # Queues that inherit it get a row with their next job; the others' rows are written now.
+        # Queues that inherit it get a row with their next job; the other rows are written now.
         rows.exclude(pk=DEFAULT).delete()
         own = queues.exclude(pk=DEFAULT).exclude(config={}).values_list("pk", flat=True)
         for name in {*own, *settings().queues} - {DEFAULT}:
@@ -201,7 +201,7 @@ class ConfiguredBounds:
         self.queues: Mapping[str, object] | None = None
 
     def apply(self) -> None:
-        """Apply the bounds of the setting, also when it has none any more."""
+        """Apply the bounds of the setting, even if it no longer has any."""
         wanted = settings().queues
         if wanted is self.queues or (not wanted and self.queues is not None and not self.queues):
             return
@@ -209,7 +209,7 @@ class ConfiguredBounds:
         def operation() -> None:
             rows = _rows().values("queue", "slot", *_DERIVED)
             stored = {row.pop("queue"): row for row in rows}
-            # The default first: a change of it deletes the rows of queues that inherit it.
+            # The default comes first: a change of it deletes the rows of queues that inherit it.
             for queue in sorted({*stored, *wanted}, key=lambda name: (name != DEFAULT, name)):
                 # The snapshot may be a second old; `rebound` reads the configuration again.
                 bound = queue_configs.of(queue).backpressure
@@ -291,7 +291,7 @@ def lock_timeout(*, is_tried_again: bool) -> float:
 
 
 def load(queue: str) -> Load:
-    """Return the waiting jobs of a queue that are committed or of this transaction."""
+    """Return the load of a queue: the jobs that are committed or of this transaction."""
     found = database.dialect().counts(
         database.connection(), "state", queues=[queue], states=[*sorted(WAITING), State.ACTIVE]
     )
@@ -317,8 +317,8 @@ def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
     if size is not None and unit:
         rooms.append((size - after.size - after.held_size) // unit)
     cost = after.jobs - before.jobs + ((after.size - before.size) // unit if unit else 0)
-    # At least one ticket, and not so many that issuing them takes long: those beyond the bound are
-    # not valid.
+    # Take at least one ticket, but not so many that it takes long: tickets beyond the bound are not
+    # valid anyway.
     cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
     spend_tickets(queue, version, cost, room)
 
@@ -334,7 +334,7 @@ def spend_tickets(queue: str, version: str, cost: int, room: int) -> None:
 
 
 def set_warned(queue: str, warned: bool) -> bool:
-    """Store that a queue is above its threshold, or is not. Return whether that is new.
+    """Store whether a queue is above its threshold. Return whether that is new.
 
     Of several processes only one changes the row. Call it inside a write transaction.
     """
@@ -343,12 +343,12 @@ def set_warned(queue: str, warned: bool) -> bool:
         # The queue has no row yet: it is configured in the settings, or inherits its bound.
         Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
     changed = rows.filter(warned_at__isnull=warned)
-    # If another session has locked it, the next check does this.
+    # If another session has locked the row, the next check does this.
     return bool(database.update_free(changed, warned_at=Now() if warned else None))
 
 
 def warned_without_bound() -> list[str]:
-    """Return the queues that were above a threshold, and have no bound any more."""
+    """Return the queues that were above a threshold, and no longer have a bound."""
     found = Queue.primary.exclude(warned_at=None, near_full_at=None).exclude(pk__in=bounded())
     return list(found.order_by("pk").values_list("pk", flat=True))
 

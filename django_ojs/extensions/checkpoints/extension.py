@@ -39,11 +39,11 @@ class CheckpointsExtension(Extension):
         )
 
     def for_tests(self) -> ForTests:
-        """Save in the transaction of the test; a worker marks the job on another connection."""
+        """Save in the test's transaction, because another connection would not see its job."""
         return ForTests(context={"checkpoint": _save_in_test})
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
-        """Mark the jobs that have a checkpoint. A step deletes checkpoints that no job needs."""
+        """Mark the jobs that have a checkpoint. The maintenance deletes unneeded checkpoints."""
         schema.mark(connection, self.number, "SELECT job_id FROM ojs_checkpoint")
 
     def due_steps(self) -> Sequence[DueStep]:

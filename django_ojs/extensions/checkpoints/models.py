@@ -20,7 +20,7 @@ class Checkpoint(StoredModel):
     """The latest checkpoint of a job (ojs-durable-execution §5.1).
 
     It has a table of its own, without a foreign key, so that a job that saves no checkpoint pays
-    nothing. Triggers delete the row when the job ends, unless it is a dead letter, or is deleted.
+    nothing. Triggers delete the row when the job is deleted, or ends without being a dead letter.
     """
 
     job_id = models.UUIDField(primary_key=True)

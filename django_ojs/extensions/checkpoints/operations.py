@@ -21,8 +21,8 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
-#: Milliseconds to wait for the row of a checkpoint under the lock of its job: a short transaction
-#: ends within them.
+#: Milliseconds to wait for the row of a checkpoint while the row of its job is locked. A short
+#: transaction ends within them.
 ROW_TIMEOUT_MS: Final = 20
 
 
@@ -61,8 +61,8 @@ def announce(job_id: UUID, *, claim: Claim) -> None:
 def save_unlocked(job_id: UUID, state: json.JSON, *, claim: Claim) -> SavedCheckpoint:
     """Replace the checkpoint in the caller's transaction, without a lock on the job.
 
-    A lock would block the heartbeats of the worker until the commit. The claim is checked when this
-    is called; a later run that has saved a checkpoint keeps it. Raises as `save` does.
+    A lock would block the heartbeats of the worker until the commit. The claim is checked only when
+    this is called, and the checkpoint of a later run is never replaced. Raises as `save` does.
     """
     text = encoded(state)
     job = transitions.get(job_id)
@@ -71,7 +71,7 @@ def save_unlocked(job_id: UUID, state: json.JSON, *, claim: Claim) -> SavedCheck
 
 
 def encoded(state: object) -> str:
-    """Return a state as JSON, in the integers that the settings allow. Raises as `save` does."""
+    """Return a state as JSON, with integers that the settings allow. Raises as `save` does."""
     return encode(state, exact_integers=settings().exact_integers)
 
 
@@ -116,8 +116,8 @@ def _no_wait() -> AbstractContextManager[None]:
     """Fail instead of waiting for the row of a checkpoint while the row of its job is locked.
 
     The open transaction of a handler may hold the row for as long as the handler runs; meanwhile
-    the lock of the job would block the heartbeats of its worker. The error is a contention error:
-    the operation is repeated, without the lock of the job in between.
+    the lock of the job would block the heartbeats of its worker. The error is a contention error,
+    so the operation is repeated, and the job is unlocked in between.
     """
     return database.dialect().lock_timeout(database.connection(), ROW_TIMEOUT_MS)
 
@@ -125,7 +125,8 @@ def _no_wait() -> AbstractContextManager[None]:
 def _check(job: Job, claim: Claim) -> None:
     details = {"job_id": str(job.pk), "current_state": job.state, "expected_state": State.ACTIVE}
     if job.state != State.ACTIVE:
-        raise Conflict(f"The job is {job.state}; a checkpoint needs it active.", details=details)
+        message = f"The job is {job.state}; only an active job can save a checkpoint."
+        raise Conflict(message, details=details)
     if not claim.holds(job):
         raise ClaimLost("The job is active under another claim.", details=details)
 

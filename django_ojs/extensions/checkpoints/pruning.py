@@ -1,7 +1,7 @@
 """Delete the checkpoints that ended and deleted jobs have left behind.
 
-A trigger deletes the checkpoint of a job that ends or is deleted, unless the open transaction of a
-handler holds its row, because the end of the job does not wait for that.
+A trigger deletes the checkpoint of a job that ends or is deleted. On PostgreSQL it skips a row that
+the open transaction of a handler has locked, so that the end of the job need not wait for it.
 """
 
 from collections.abc import Collection
@@ -20,13 +20,13 @@ WALK: Final = database.BATCH
 
 
 class CheckpointPruner:
-    """Walks over the checkpoints, a bounded number at a step."""
+    """Walks over all checkpoints, WALK of them at each step."""
 
     def __init__(self) -> None:
         self._after: UUID | None = None
 
     def prune(self) -> int:
-        """Go on with the walk, or begin it again. Return how many checkpoints were read."""
+        """Continue the walk, or begin a new one. Return how many checkpoints were read."""
         rows = Checkpoint.primary.order_by("job_id")
         if self._after is not None:
             rows = rows.filter(job_id__gt=self._after)
@@ -46,7 +46,7 @@ def _delete(keys: Collection[UUID]) -> None:
 
 
 def _left(keys: Collection[UUID]) -> set[UUID]:
-    """Return the jobs among these that need no checkpoint: gone, or ended and no dead letters."""
+    """Return which of these jobs need no checkpoint: deleted, or ended and not dead letters."""
     needed = Job.primary.filter(
         Q(finished_at__isnull=True) | Q(dead_letter=True), OneOf("pk", keys)
     )

@@ -14,7 +14,7 @@ from django_ojs.spec.scopes import Scope
 
 
 class JobCheckpoint(JobView):
-    """The latest checkpoint of a job: a worker saves it, and its next run gets it."""
+    """The latest checkpoint of a job: a worker saves it, and the next run of the job gets it."""
 
     needs = {
         "GET": Scope.READ,
@@ -42,7 +42,7 @@ class JobCheckpoint(JobView):
         )
         return {"checkpoint": _render(key, saved)}
 
-    # Clients may send either method.
+    # Clients may use either method.
     put = post
 
     def delete(self, request: HttpRequest, key: str) -> dict[str, Any]:

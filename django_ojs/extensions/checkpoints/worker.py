@@ -1,4 +1,4 @@
-"""Save the checkpoint of a handler: in the transaction in which it calls, if there is one."""
+"""Save the checkpoint of a handler, in the handler's open transaction if it has one."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 from django_ojs.worker import outside_transaction
 
-#: Seconds after which the first checkpoint of a job fails, if its row stays locked.
+#: Seconds after which the first checkpoint of a job fails, if the row of the job stays locked.
 WRITE_TIMEOUT = 30.0
 
 

@@ -40,7 +40,7 @@ _NEXT: Final = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Run:
-    """A run, and its job, which is None when it is pruned."""
+    """A run, and its job, which is None after it was pruned."""
 
     run: CronRun
     job: Job | None
@@ -114,7 +114,7 @@ ACTIONS: Final = (
 
 
 class CronJobAdmin(OperatorModelAdmin):
-    """The cron jobs. Those that are declared in code can be paused and run, and not edited."""
+    """The cron jobs. Those that are declared in code can be paused and run, but not edited."""
 
     place = 60
     object_actions = ACTIONS

@@ -1,4 +1,4 @@
-"""The form of a cron job: the errors of its expression and its job stand at their fields."""
+"""The form of a cron job, which shows the errors of its expression and its job at their fields."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ _POLICIES: Final = {
     OverlapPolicy.CANCEL_PREVIOUS: gettext_lazy("cancel_previous: the earlier run is cancelled"),
     OverlapPolicy.ENQUEUE: gettext_lazy("enqueue: this one waits until the earlier run has ended"),
 }
-#: The form's field for a field of an error.
+#: The field of the form for the field that an error names.
 _FIELDS: Final = {"cron": "expression"}
 
 

@@ -29,7 +29,7 @@ _NO_EQUIVALENT: Final = {
     "solar": "its schedule follows the sun",
     "clocked": "it runs once, at a set time: enqueue a job with scheduled_at",
 }
-#: What brokers do with a task, by its column.
+#: The columns of a task that only brokers use.
 _OF_BROKERS: Final = ("exchange", "routing_key", "headers", "priority")
 
 

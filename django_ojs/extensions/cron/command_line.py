@@ -44,7 +44,7 @@ _MOST_NAMES: Final = 200
 def _known(names: list[str]) -> list[CronJob]:
     """Return the named cron jobs. An unknown name is an error, because it is probably misspelt."""
     if not names:
-        raise usage_error("Name at least one cron job; `manage.py ojs cron list` has them.")
+        raise usage_error("Name at least one cron job; `manage.py ojs cron list` lists them.")
     return [_get(name) for name in names]
 
 
@@ -137,7 +137,7 @@ def _sync(console: Console, options: Options) -> int:
         console.line(f"{name}: {text}.")
     number = len(result.unchanged)
     console.line(
-        f"{grouped(number)} unchanged." if number or result.lines() else "The code has none."
+        f"{grouped(number)} unchanged." if number or result.lines() else "The code declares none."
     )
     if options["dry_run"]:
         console.note("Nothing was changed (--dry-run).")
@@ -201,7 +201,7 @@ SUBCOMMANDS: Final = (
         description=(
             "list: the schedules, or the named ones, and when each runs next. "
             "sync: store the schedules that the code declares with @ojs.cron, "
-            "and remove those that left it, as a worker does when it starts. "
+            "and remove those that it no longer declares, as a starting worker does. "
             "run: enqueue a job now, outside of the schedule; the overlap "
             "policy applies. pause, resume: a paused schedule enqueues no "
             "jobs. import-celery-beat: show what the periodic tasks of "

@@ -13,23 +13,23 @@ from django_ojs.spec.times import format_timestamp
 
 
 class SkipReason(StrEnum):
-    """Why an occurrence enqueued no job. The first two are the document's."""
+    """Why an occurrence enqueued no job. ojs-cron defines the first two."""
 
     OVERLAP = "overlap_skip"
     DST = "dst_skip"
-    #: No scheduler ran at that time; a later occurrence stands for all of them.
+    #: No scheduler ran in time: an earlier occurrence enqueued one job for all that were missed.
     MISSED = "missed"
     #: An enqueue middleware dropped the job.
     DROPPED = "dropped"
     #: The unique policy of the job found another one.
     DUPLICATE = "duplicate"
-    #: The job was rejected: it breaks a present rule, or a middleware failed.
+    #: The job was rejected: it breaks a rule that holds now, or a middleware failed.
     REJECTED = "rejected"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The part of a cron job that each of its events has."""
+    """What all events of a cron job say about it."""
 
     name: str
     expression: str
@@ -57,7 +57,7 @@ class Schedule:
         at: datetime,
         by: str = "",
     ) -> NewEvent:
-        """An occurrence enqueued a job. `by` is the operator, if one asked for it."""
+        """Return the event of an enqueued job. `by` is the operator, if one asked for it."""
         data = {
             "job_id": str(job_id),
             "job_type": job_type,
@@ -79,7 +79,7 @@ class Schedule:
         message: str = "",
         count: int = 1,
     ) -> NewEvent:
-        """An occurrence enqueued no job, or `count` of them, of which `scheduled_at` is the first.
+        """Return the event of `count` occurrences without a job; `scheduled_at` is the first.
 
         `job_id` is the job that is the reason.
         """

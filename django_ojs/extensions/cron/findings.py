@@ -1,4 +1,4 @@
-"""What needs attention of cron jobs."""
+"""Findings about cron jobs."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from django_ojs.storage import raw_queries
 
 #: A job that outlasts one occurrence may just have been slow.
 _SKIPPED: Final = 2
-#: Of the schedules that are skipped, those with the most skipped occurrences are named.
+#: At most this many skipped schedules are named: those with the most skipped occurrences.
 _MOST: Final = 20
 
 _IS_SKIPPED: Final = (

@@ -28,8 +28,8 @@ class CronOwner(models.TextChoices):
 class CronJob(StoredModel):
     """A schedule, and the job that each of its occurrences enqueues (ojs-cron §2).
 
-    `due_at` is the next occurrence, and what a scheduler compares and sets. It is `next_run_at`,
-    except before an occurrence that a change to summer time skips: nothing runs then.
+    `due_at` is the next occurrence; schedulers claim it by compare-and-set. It equals
+    `next_run_at`, unless a change to summer time skips that occurrence: nothing runs then.
     """
 
     name = models.CharField(primary_key=True, max_length=255)
@@ -58,8 +58,8 @@ class CronJob(StoredModel):
     run_count = models.PositiveBigIntegerField(default=0, editable=False)
     #: Occurrences that passed while no scheduler ran.
     missed_count = models.PositiveBigIntegerField(default=0, editable=False)
-    #: Occurrences since the last run that enqueued no job: how many, since when, and for the last
-    #: of them why (`cron_events.SkipReason`) and the job that is the reason.
+    #: The occurrences since the last run, which enqueued no job: how many, and since when. And why
+    #: the latest one did not (`cron_events.SkipReason`), with the job that is the reason.
     skipped_count = models.PositiveBigIntegerField(default=0, editable=False)
     skipped_since = models.DateTimeField(null=True, editable=False)
     skipped_why = models.CharField(max_length=16, blank=True, editable=False)
@@ -89,7 +89,7 @@ class CronJob(StoredModel):
 
 
 class CronRunPhase(models.TextChoices):
-    """How far a run is, as far as the next occurrence needs to know."""
+    """The state of a run, as the next occurrence needs it."""
 
     #: Its job is pending until the earlier runs have ended (overlap policy "enqueue").
     HELD = "held", _("Held")
@@ -99,7 +99,7 @@ class CronRunPhase(models.TextChoices):
 
 
 class CronRun(StoredModel):
-    """A job that a cron job enqueued. Jobs carry nothing for it except the name in their `meta`.
+    """A job that a cron job enqueued. The job itself has only the name and time in its `meta`.
 
     It has no foreign keys: it is pruned after its job, and a cron job of the same name that is
     registered again has the same runs.

@@ -46,7 +46,7 @@ class CronDeclaration:
     options: OptionArguments
 
     def definition(self) -> operations.Definition:
-        """Return what is registered. Raises an OJSError that names the field and the rule."""
+        """Return the cron job to register. Raises an OJSError that names the field and the rule."""
         handler = _handler_of(self.target)
         request = handler.options(**self.options).request(*self.args, **self.kwargs)
         return operations.Definition(
@@ -80,11 +80,11 @@ def cron(
     @ojs.job("report.daily")
     def daily_report() -> None: ...
 
-    It stands above `@ojs.job` or Django's `@task`, also several times with a `name` each; the name
-    is the job type by default. `args` and `kwargs` are the handler's, the options those of its jobs
-    over the handler's own. The schedule is stored when a worker starts, and by
-    `manage.py ojs cron sync`. Raises as `@ojs.job` does: InvalidCronExpression and InvalidRequest
-    name what is wrong with the schedule.
+    Put it above `@ojs.job` or Django's `@task`, several times if each has its own `name`; the
+    default name is the job type, with "-" for "_". The handler gets `args` and `kwargs`. The
+    options of its jobs replace those of the handler. The schedule is stored when a worker starts,
+    and by `manage.py ojs cron sync`. Raises as `@ojs.job` does: InvalidCronExpression and
+    InvalidRequest name what is wrong with the schedule.
     """
     if callable(expression):
         raise ImproperlyConfigured(
@@ -129,7 +129,7 @@ def declared() -> list[CronDeclaration]:
 
 
 def sync(*, dry_run: bool = False) -> SyncResult:
-    """Store the declared schedules, and remove those of this project that left the code."""
+    """Store the declared schedules; remove those that this project no longer declares."""
     definitions = [each.definition() for each in declared()]
     return _sync(definitions, service=settings().service_name, dry_run=dry_run)
 
@@ -141,7 +141,7 @@ def path_of(function: Callable[..., Any]) -> str:
 
 def _add(declaration: CronDeclaration) -> None:
     known = declarations.get(declaration.name)
-    # If the function is the same, its module was reloaded, which made a new handler of it.
+    # If the function is the same, its module was reloaded, which made a new handler.
     if known is not None and (
         known.target is declaration.target
         or path_of(_function_of(known.target)) != path_of(_function_of(declaration.target))

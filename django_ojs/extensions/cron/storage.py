@@ -1,4 +1,4 @@
-"""The rows of cron jobs that a scheduler fires: locked as it has read them, and moved on."""
+"""Lock the cron jobs that are still as a scheduler read them, and store what it changed."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
 from django_ojs.storage import raw_queries
 from django_ojs.storage.dialects.expressions import OneOf, Texts
 
-#: What firing changes of a cron job.
+#: The columns of a cron job that firing changes.
 _CHANGED: Final = (
     *("due_at", "next_run_at", "missed_count"),
     *("last_run_at", "last_job_id", "run_count"),
@@ -29,7 +29,7 @@ def lock_as_read(due: Mapping[str, datetime]) -> list[CronJob]:
 
 
 class NewRun(NamedTuple):
-    """A run that is to be stored, by the columns of `CronRun`."""
+    """A run to be stored, with the columns of `CronRun`."""
 
     name: str
     job_id: UUID

@@ -18,12 +18,12 @@ from django_ojs.spec import envelope, times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.scopes import Scope
 
-#: What the jobs of a cron job have, at the top level or in `job_template`.
+#: The members that describe the job, at the top level or in `job_template`.
 _TEMPLATE: Final = ("type", "args", "meta", "metadata", "options")
 
 
 class CronJobs(OJSView):
-    """The cron jobs in the queues of the caller, by name; registration of one (§8.1, §8.2)."""
+    """List the cron jobs in the queues of the caller, by name; register one (§8.1, §8.2)."""
 
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
@@ -101,14 +101,14 @@ def _definition(data: dict[str, Any]) -> Definition:
 
 
 def _template(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the job in the form of a PUSH. Options at the top level are those of the job."""
+    """Return the job in the form of a PUSH. Options at the top level belong to the job."""
     given = fields.object_(data, "job_template") or {}
     source = {**data, **given}
     found = {name: source[name] for name in _TEMPLATE if source.get(name) is not None}
     options = {name: source[name] for name in envelope.OPTIONS - {*_TEMPLATE} if name in source}
     if options:
         found["options"] = {**options, **(fields.object_(found, "options") or {})}
-    # Beside a flat one, what is not known may be of the cron job.
+    # An unknown member at the top level may belong to the cron job, so it is left out.
     unknown = {name: value for name, value in given.items() if name not in envelope.ATTRIBUTES}
     return {"args": [], **unknown, **found}
 

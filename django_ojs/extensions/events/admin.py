@@ -22,10 +22,10 @@ from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.published import EventType
 
-#: How many rows a page with a filter by type reads, because no index covers the type.
+#: The most rows that a page with a filter by type reads, because no index covers the type.
 SCAN_LIMIT: Final = 100_000
 
-#: Members of an event's data that hold a job's payload; so may any other object.
+#: Members of an event's data that hold a job's payload. So may any other member that is an object.
 _PAYLOAD: Final = frozenset(
     {"args", "meta", "result", "error", "last_error", "progress", "data", "tenant_id"}
 )
@@ -33,20 +33,20 @@ _PAYLOAD: Final = frozenset(
 #: Members that the columns of the list show.
 _IN_COLUMNS: Final = frozenset({"job_id", "queue"})
 
-#: Members of an event's data that are shown, and characters of each.
+#: How many members of an event's data are shown, and how many characters of each.
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 300
 
-#: Events on the page of a job, and of a queue.
+#: How many events the page of a job shows, and how many the page of a queue.
 _MAX_OF_JOB: Final = 50
 _MAX_OF_QUEUE: Final = 10
 
-#: Events with a limit key as their subject.
+#: How the types of events begin whose subject is a limit key.
 _OF_KEYS: Final = "rate_limit."
 
 
 def _group(type: str) -> str:
-    """Return the group of a type: what it is about, and a dot."""
+    """Return the group of a type: its name up to the dot, dot included."""
     return type[: type.index(".") + 1]
 
 
@@ -72,7 +72,7 @@ class EventAdmin(OperatorModelAdmin):
             _hide_keys(request, rows)
             shown = [event for event in rows if not event.is_hidden]  # type: ignore[attr-defined]  # ours
             if subject and len(shown) < len(rows):
-                # Otherwise the filter would tell whether there is a key.
+                # The pages would tell a user whether a hidden key exists.
                 rows, paging = shown, {}
         return self.render(
             request,
@@ -114,7 +114,7 @@ def _is_possible(type: str, subject: str) -> bool:
 
 
 def _hide_keys(request: HttpRequest, page: Iterable[Event]) -> None:
-    """Hide the parts of limit keys that are arguments, from users who may not see these."""
+    """Hide the parts of limit keys that are arguments from users who may not see arguments."""
     for event in page:
         event.is_hidden = False  # type: ignore[attr-defined]  # for the template
         if event.type.startswith(_OF_KEYS):
@@ -127,7 +127,7 @@ def data_of(event: Event, *, visible: bool) -> list[tuple[str, str]]:
     """Return the members of an event's data as text; those with payloads only if `visible`."""
     if not isinstance(event.data, dict):
         return []
-    # With `*` no payload is visible, and the other members do not belong to the payload.
+    # With `*` no payload is visible anyway, and the other members are not part of the payload.
     data = event.data if "*" in settings().admin_redact else redacted(event.data)
     return [
         (

@@ -2,8 +2,8 @@
 
 An id is assigned before the commit, so a reader that followed the ids would miss a row whose
 transaction commits late. Positions are assigned to committed rows only, by one transaction at a
-time: a row that is committed later always has a higher one, also in a database that has lost its
-last rows, as long as its clock goes on.
+time: a row that a reader has not seen yet always gets a higher one than those it has seen. This
+holds even in a database that has lost its last rows, as long as its clock is not set back.
 """
 
 import time
@@ -53,7 +53,7 @@ def assign(model: type[Model], using: str, limit: int = ASSIGNED_AT_ONCE) -> int
 
     Without such rows it takes no lock. A session that may only read assigns none. Neither does a
     caller's transaction: it would hold the lock until its end, and other readers would get nothing
-    new. Where another process holds the lock, it assigns them, or the next call does.
+    new. If another process holds the lock, that process or the next call assigns the positions.
     """
     connection = database.connection(using)
     dialect = database.dialect_of(connection)
@@ -85,7 +85,7 @@ def _assign(connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
     dialect = database.dialect_of(connection)
     statement = STATEMENTS.text("assign_positions", dialect)
     parts, values = _POSITIONS.get(dialect.name), [limit]
-    if parts is None:  # In MariaDB, another statement finds them: see unplaced.sql.
+    if parts is None:  # In MariaDB, another statement finds the rows: see unplaced.sql.
         unplaced = STATEMENTS.text("unplaced", dialect).format(table=table)
         found = dialect.rows(connection, unplaced, [limit])
         if not found:
@@ -99,7 +99,7 @@ def _assign(connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
 
 
 def _try_lock(connection: BaseDatabaseWrapper, table: str) -> bool:
-    """Lock the positions of a table. Return False if another process holds the lock for long."""
+    """Lock the positions of a table. Return False if that takes more than LOCK_TIMEOUT."""
     dialect = database.dialect_of(connection)
     until = time.monotonic() + LOCK_TIMEOUT
     while not dialect.lock_subject(connection, table, wait=False):

@@ -17,8 +17,8 @@ from django_ojs.models import Job
 from django_ojs.spec import published, times
 from django_ojs.spec.states import TERMINAL
 
-#: The ids of messages that are no cursors: that of the end of a job, and that of the first of an
-#: event's two messages.
+#: The ids of messages that contain a cursor but are none: the id of the end of a job, and the id of
+#: the first of an event's two messages.
 _PART: Final = re.compile(r"(?P<end>[0-9]{1,18})-[0-9]{1,18}|(?P<first>[1-9][0-9]{0,17})\.0")
 
 #: The milliseconds in which a stopping server ends its streams (§5.1).
@@ -26,7 +26,7 @@ GRACE_MS: Final = 5_000
 
 
 class Message(NamedTuple):
-    """A message. A client that sends its id again gets what came after it."""
+    """A message. A client that connects again with its id gets what came after it."""
 
     id: str
     event: str
@@ -68,12 +68,12 @@ class Channel:
         )
 
     def messages(self, event: dict[str, Any], position: int) -> Iterator[Message]:
-        """Yield what an event makes: the change of state, and the event itself."""
+        """Yield the messages of an event: the change of state, and the event itself."""
         named = None if self.types is None else published.matching(self.types)
         is_sent = named is None or event["type"] in named
         change = events.state_change(event) if self.has_changes else None
         if change is not None:
-            # A client that gets only the first one of the two gets both again.
+            # A client that got only the first of the two gets both again when it reconnects.
             key = f"{position}.0" if is_sent else str(position)
             yield Message(key, published.STATE_CHANGED, change)
         if is_sent:
@@ -81,7 +81,7 @@ class Channel:
 
 
 class Pace:
-    """When a stream continues, because it sends a limited number of messages in a second (§5.7)."""
+    """Limits how many messages a stream sends in a second (§5.7)."""
 
     def __init__(self) -> None:
         self.rate = of(EventSettings).http_event_rate
@@ -93,15 +93,15 @@ class Pace:
 
     @property
     def left(self) -> float:
-        """The seconds until more may be sent."""
+        """The seconds until more messages may be sent."""
         return self._next - time.monotonic()
 
 
 class Follower:
     """What one client follows, and how far it has come.
 
-    A change of state that ends a job is held back, because it may be the end of the channel, and is
-    then sent as such.
+    A change of state that ends a job is held back, because it may be the last message of the
+    channel, which `ended` makes.
     """
 
     def __init__(self, channel: Channel, after: int) -> None:
@@ -132,7 +132,7 @@ class Follower:
 def read(follower: Follower, limit: int) -> tuple[log.EventPage, Message | None]:
     """Return the next events of a follower, and the end of its job if that has ended.
 
-    The job is read first: all events of its end are then in the page, or in the next ones.
+    The job is read first, so that all events of its end are in this page or in the next ones.
     """
     channel = follower.channel
     ending = None if channel.job is None else ended(channel.job, channel.within)
@@ -142,11 +142,11 @@ def read(follower: Follower, limit: int) -> tuple[log.EventPage, Message | None]
 def ended(job: UUID, within: Collection[str] | None = None) -> Message | None:
     """Return the last message of a job if it has ended, without its position.
 
-    It is the same whatever is recorded: the job itself says how it ended.
+    It is made from the job, so it is the same whatever events are recorded.
     """
     which = Job.primary.filter(pk=job, state__in=TERMINAL)
     if within is not None:
-        # A dead letter may be in another queue than that where it ran.
+        # A dead letter may be in another queue than the one in which it ran.
         which = which.filter(Job.in_queues(sorted(within)))
     found = which.first()
     return None if found is None else _ending(found)
@@ -167,7 +167,7 @@ def _ending(job: Job) -> Message:
 
 
 def finished_ms(job: Job) -> int:
-    """Return when a job ended, which tells an end from the next one of a job that ran again."""
+    """Return when a job ended: if it runs again, its next end has another value."""
     assert job.finished_at is not None
     return int(job.finished_at.timestamp() * 1000)
 
@@ -185,7 +185,7 @@ def position_of(last_id: str) -> str:
 
 
 def gap(start: log.Resumed, channel: str) -> Message:
-    """Return the message that some events before those that the client gets next are not kept."""
+    """Return the message that the client misses events, because they are no longer kept."""
     limits = {"gap_start": start.gap_start, "gap_end": start.gap_end}
     data: dict[str, Any] = {
         "channel": channel,
@@ -195,13 +195,13 @@ def gap(start: log.Resumed, channel: str) -> Message:
 
 
 def shutdown(position: int | str) -> Message:
-    """Return the message that the server stops: the client connects to another one."""
+    """Return the message that the server stops, so that the client connects to another one."""
     data = {"reason": "The server stops.", "grace_period_ms": GRACE_MS}
     return Message(str(position), "server.shutdown", data)
 
 
 def batch(rate: int) -> int:
-    """Return how many events to read at a time: one makes two messages at most."""
+    """Return how many events to read at a time: an event makes at most two messages."""
     return max(1, min(log.DEFAULT_LIMIT, rate // 2))
 
 

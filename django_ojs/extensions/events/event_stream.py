@@ -1,7 +1,7 @@
 """Streams of events in the format of server-sent events (ojs-realtime §2).
 
 A stream reads the log of events as polling does, one page at a time, when its client has taken the
-page before. The log is its buffer: a slow client gets events later, and none is dropped. Between
+previous page. The log is its buffer: a slow client gets events later, and none is dropped. Between
 two pages it waits for the feed of the process.
 """
 
@@ -59,8 +59,7 @@ class _Slot:
 
     def __init__(self, waiting: long_poll.WaitingRequests) -> None:
         feed.enter()
-        # A request whose client goes before the response is sent leaves a response that no server
-        # closes.
+        # If the client goes before the response is sent, no server closes the response.
         self.release = weakref.finalize(self, _leave, waiting)
         # When the interpreter ends, nothing needs to be counted any more.
         self.release.atexit = False
@@ -116,7 +115,7 @@ def _enter(request: HttpRequest) -> _Slot:
         )
     if not waiting.enter():
         raise RateLimited(
-            "This process has as many streams as it may have.",
+            "This process cannot serve another stream: it has reached its limit.",
             details={"retry_after_seconds": RETRY // 1000},
             hint="Try again, or poll GET /events.",
         )
@@ -124,7 +123,7 @@ def _enter(request: HttpRequest) -> _Slot:
 
 
 def events_of(channel: Channel, start: log.Resumed) -> Steps:
-    """Yield the messages of a channel; the last one of a job that has ended is its end."""
+    """Yield the messages of a channel. If it follows a job, the last one is the job's end."""
     end, pace = time.monotonic() + event_messages.longest(), Pace()
     follower = Follower(channel, start.position)
     yield f"retry: {RETRY}\n\n"
@@ -163,7 +162,7 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
 
 
 def wait(future: "Future[None]", seconds: float) -> Steps:
-    """Wait for a future of the feed, at most this long."""
+    """Wait for a future of the feed, at most this long, and then cancel it."""
     try:
         yield Wait(future, seconds)
     finally:
@@ -177,7 +176,7 @@ def render(message: Message) -> str:
 
 
 def has_seen_end(job: Job, last_id: str) -> bool:
-    """Whether a client has got the last message of a job, which has not been retried since."""
+    """Whether a client has got the last message of a job that has not been retried since."""
     _, separator, finished = last_id.partition("-")
     return bool(separator) and job.state in TERMINAL and finished == str(finished_ms(job))
 
@@ -217,9 +216,9 @@ async def _async_stream(steps: Steps, slot: _Slot) -> AsyncIterator[bytes]:
 
 
 def _close_connections() -> None:
-    """Close the connections of the thread of the request: a stream reads with those of the feed.
+    """Close the connections of the request's thread, because a stream reads on the feed's.
 
-    Tests keep theirs, which are in a transaction.
+    Tests keep their connections, which are in a transaction.
     """
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:

@@ -38,12 +38,12 @@ class EventsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Put new events in their order, and delete old ones."""
+        """Assign positions to new events, and delete old ones."""
         from django_ojs.extensions.events import storage
         from django_ojs.extensions.events.operations import log
 
         return (
-            # Readers of the events do this too.
+            # Readers of the events assign positions too.
             DueStep(run=storage.assign_positions, interval=2.0, when=storage.unsettled_condition),
             DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
@@ -97,7 +97,7 @@ def _stored(jobs: Sequence[Any]) -> None:
 
 
 def _of_stored(job: Any) -> list[NewEvent]:
-    """Return the event of a new job. A pending one has none until it is activated."""
+    """Return the event of a new job. A pending job has none until it is activated."""
     match job.state:
         case State.AVAILABLE:
             return [job_events.enqueued(job)]
@@ -107,7 +107,7 @@ def _of_stored(job: Any) -> list[NewEvent]:
 
 
 def _available(change: Change) -> None:
-    """Record that jobs became available, which is the same event whatever their state was."""
+    """Record that jobs became available, whatever their state was before."""
     _record(job_events.enqueued(job, change.before[job.pk]) for job in change.rows())
 
 
@@ -122,7 +122,7 @@ def _started(change: Change) -> None:
 def _completed(change: Change) -> None:
     seconds, jobs = change.known.seconds, change.known.jobs
     if change.before.keys() <= seconds.keys() & jobs.keys():
-        # What a worker knows of its jobs saves a query.
+        # The worker knows all that the events need, which saves a query.
         _record(
             job_events.completed(job, seconds[key])
             for key, job in jobs.items()
@@ -164,7 +164,7 @@ def _failed(change: Change) -> None:
     if of(EventSettings).keep_events.isdisjoint(wanted):
         return
     rows = {job.pk: job for job in change.rows()}
-    # The events have the order of the operation.
+    # The events are recorded in the order in which the operation lists the jobs.
     _record(event for key in change.before for event in _of_failed(rows[key], change))
 
 
@@ -213,7 +213,7 @@ def _of_lapsed(job: Any, change: Change) -> Iterator[NewEvent]:
 _AVAILABLE: Final = (_available, frozenset({EventType.JOB_ENQUEUED}))
 _ENDED: Final = (_discarded, frozenset({EventType.JOB_DISCARDED}))
 
-#: For each trigger, the function that records its events, and the types of these.
+#: For each trigger, the function that records its events, and the types of the events.
 _CHANGED: Final[Mapping[Trigger, tuple[Callable[[Change], None], frozenset[EventType]]]] = {
     Trigger.TIMER: _AVAILABLE,
     Trigger.ACTIVATE: _AVAILABLE,

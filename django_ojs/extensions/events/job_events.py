@@ -1,6 +1,6 @@
 """The data of the transitions of a job (ojs-events §4.1).
 
-The document requires the message of an error; it is truncated.
+The specification requires the message of an error; it is truncated.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def started(job: StoredJob) -> NewEvent:
 
 
 def completed(job: StoredJob, seconds: float | None = None) -> NewEvent:
-    """The job ended well; `seconds` are those that its handler ran, if they are known."""
+    """The job was completed; `seconds` is how long its handler ran, if that is known."""
     if seconds is None:
         duration = _milliseconds(job.started_at, job.finished_at)
     else:
@@ -77,7 +77,7 @@ def discarded(
     dead_letter: bool,
     before: State = State.ACTIVE,
 ) -> NewEvent:
-    """A failure ended the job, or an operator did."""
+    """The job was discarded: by a failure, a full queue, a rate limit or an operator."""
     data = {
         "worker_id": worker_id or "",
         "total_attempts": job.attempt,
@@ -102,8 +102,8 @@ def expired(job: StoredJob, before: State) -> NewEvent:
 
 
 def error_of(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the error of a run that its events have."""
-    # The HTTP binding's and the events' `code` is core's `type`.
+    """Return the part of the error of a run that events contain."""
+    # The HTTP binding and ojs-events call `code` what ojs-core calls `type`.
     return {
         "code": error.get("type", ""),
         "message": clean(error.get("message", ""), MAX_MESSAGE_CHARACTERS),

@@ -33,7 +33,7 @@ class Event(StoredModel):
         verbose_name = _("event")
         verbose_name_plural = _("events")
         indexes = [
-            # The few events without a position.
+            # For the few events that have no position yet.
             models.Index(
                 "id", name="ojs_event_no_position", condition=models.Q(position__isnull=True)
             ),

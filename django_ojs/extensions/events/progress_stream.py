@@ -30,7 +30,8 @@ _ENDS: Final = {
 def progress_of(key: UUID, within: Collection[str] | None, last_id: str) -> Steps:
     """Yield the progress of a job whenever it has changed, and its end.
 
-    It is read from the job, whatever events are recorded. `last_id` is what the client has seen.
+    It is read from the job, so it does not depend on recorded events. `last_id` is the id of the
+    last message that the client got.
     """
     end = time.monotonic() + event_messages.longest()
     yield f"retry: {RETRY}\n\n"
@@ -68,7 +69,7 @@ def _read(key: UUID, within: Collection[str] | None) -> Job | None:
 
 
 def _message(job: Job) -> Message | None:
-    """Return the message of the progress of a job now, None without any."""
+    """Return the message with the current progress of a job, or None if it has none."""
     state = State(job.state)
     found = shown(job.progress, run=job.run, attempt=job.attempt, state=state)
     data: dict[str, Any] = {"progress": found.progress}

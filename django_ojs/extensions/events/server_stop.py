@@ -1,4 +1,4 @@
-"""Tell streams that their server stops (ojs-realtime §5.1): a signal stops it, in any server."""
+"""Tell streams that their server stops (ojs-realtime §5.1). Signals stop every kind of server."""
 
 import signal
 import threading
@@ -16,7 +16,7 @@ def watch_signals() -> None:
     """Let the streams of this process end when a signal stops its server.
 
     Call it in the main thread, after the server has set its handlers, which are then called as
-    well. If a signal has no handler, there is no orderly stop that streams could take part in.
+    well. A signal without one ends the process at once or is ignored: streams have nothing to do.
     """
     for number in SIGNALS:
         handler = signal.getsignal(number)
@@ -29,8 +29,8 @@ class _Stop:
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
-        # A handler may interrupt a thread that holds any lock. This queue can be used in a handler;
-        # a thread takes the locks of the feed.
+        # A handler may interrupt a thread that holds any lock, so it only uses this queue, which is
+        # reentrant. Another thread takes the locks of the feed.
         self._begun: SimpleQueue[None] = SimpleQueue()
         threading.Thread(target=self._work, name="ojs-server-stop", daemon=True).start()
 

@@ -15,7 +15,7 @@ _PREFIX: Final = "evt_"
 
 
 def matches_state_changed(patterns: Iterable[str]) -> bool:
-    """Say whether one of these patterns matches `job.state_changed`."""
+    """Return whether one of these patterns matches `job.state_changed`."""
     return any(
         STATE_CHANGED.startswith(pattern.removesuffix("*"))
         if pattern.endswith("*")
@@ -25,9 +25,9 @@ def matches_state_changed(patterns: Iterable[str]) -> bool:
 
 
 def state_change(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the `job.state_changed` for an event, or None for one that is no transition.
+    """Return the `job.state_changed` for an event, or None if the event is not a transition.
 
-    A new job makes none, because it had no state before.
+    The first event of a job is none, because the job had no state before.
     """
     data = event["data"]
     if event["type"] not in TRANSITIONS or "previous_state" not in data:
@@ -66,7 +66,7 @@ def render(
 def source(type: str, data: Mapping[str, Any], service: str) -> str:
     """Return the source of an event, as a URI (ojs-events §2.4).
 
-    It is the worker that the data names, the scheduler for what only time causes, or the API.
+    It is the worker that the data names, the scheduler for an expired job, cron, or else the API.
     """
     if worker := data.get("worker_id"):
         return f"ojs://{service}/workers/{quote(worker, safe='')}"

@@ -1,6 +1,6 @@
 """The recorded events: an append-only table, read in the order of positions.
 
-`commit_order` assigns these.
+`commit_order` assigns the positions.
 """
 
 from collections.abc import Collection
@@ -17,12 +17,12 @@ from django_ojs.spec import ids, json
 from django_ojs.spec.published import EventType, NewEvent, PastEvent
 from django_ojs.storage import database, notify, raw_queries
 
-#: Events that get positions in one transaction, which excludes other processes that assign some.
+#: Events that get positions in one transaction. No other process can assign any meanwhile.
 ASSIGNED_AT_ONCE = 1000
 
 
 def kept() -> QuerySet[Event]:
-    """All recorded events."""
+    """Return all recorded events."""
     return Event.primary.all()
 
 
@@ -33,7 +33,7 @@ def latest(wanted: WantedEvents) -> list[PastEvent]:
         found = of_subject = found.filter(subject=wanted.subject)
     if wanted.among is not None:
         newest_first = of_subject.order_by("-pk").values("pk")
-        if wanted.subject is None:  # The keys have hardly any gaps.
+        if wanted.subject is None:  # Ids have few gaps, so their difference counts the events.
             found = found.filter(pk__gt=Subquery(newest_first[:1]) - wanted.among)
         else:
             oldest = Subquery(newest_first[wanted.among - 1 : wanted.among])
@@ -100,9 +100,9 @@ def old_condition(keep: timedelta) -> str:
 
 
 def prune(keep: timedelta, limit: int) -> int:
-    """Delete events that are older than this, oldest first. Return how many.
+    """Delete events that are older than `keep`, oldest first. Return how many.
 
-    The newest one stays at any age: positions go on from it where the clock was set back, and a
+    The newest one stays at any age: positions continue from it if the clock was set back, and a
     cursor beyond it shows that the database has lost events.
     """
     last = kept().aggregate(position=Max("position"))["position"]

@@ -32,7 +32,7 @@ from django_ojs.spec.scopes import Scope
 class EventView(JobView):
     """The events that match all filters, in the order of the commits, without gaps.
 
-    The scope is that of reading jobs: an event has no arguments and no results.
+    The scope for reading jobs suffices, because an event has neither arguments nor results.
     """
 
     needs = {"GET": Scope.READ}
@@ -40,7 +40,7 @@ class EventView(JobView):
     def filters(self) -> dict[str, Any]:
         """Return the filters of the query. Raises InvalidRequest, PermissionDenied."""
         query = self.request.GET
-        # ojs-realtime §5.6 calls `types` `event_types`.
+        # ojs-realtime §5.6 has `event_types` instead of `types`.
         types = fields.query_list([*query.getlist("types"), *query.getlist("event_types")])
         names = fields.query_list(query.getlist("queues"))
         job_types = fields.query_list(query.getlist("job_types"))
@@ -55,7 +55,7 @@ class EventView(JobView):
             "types": types or None,
             "queues": names or None,
             "job_types": job_types or None,
-            # A caller that is limited to some queues gets no events of workers either.
+            # A caller that is limited to some queues gets only events of these: none of workers.
             "within": self.access.queues,
         }
 
@@ -119,7 +119,7 @@ class Events(EventView):
 
 
 def _wants_stream(accept: str) -> bool:
-    """Return whether a client with this Accept header gets a stream; it may also read pages."""
+    """Return whether this Accept header prefers a stream to a page."""
     accepted = [each.partition(";")[0].strip() for each in accept.split(",")]
     known = [each for each in accepted if each in (CONTENT_TYPE, *MEDIA_TYPES)]
     return known[:1] == [CONTENT_TYPE]

@@ -10,8 +10,8 @@ from django_ojs.reports import incidents
 def metrics(within: Collection[str] | None) -> Iterator[Metric]:
     """Yield a gauge with the value 1 for each incident, until it is over.
 
-    Its text is no label: it has numbers, and each change would be a new series. A scrape writes
-    nothing.
+    The text of an incident is not a label: it has numbers, and each change would be a new series.
+    A scrape writes nothing.
     """
     gauge = GaugeMetricFamily(
         "ojs_incident",

@@ -18,7 +18,7 @@ class Findings(OJSView):
     def get(self, request: HttpRequest) -> dict[str, Any]:
         """Return what concerns the queues that the caller may use.
 
-        The verdict is about all queues, so a key of some of them does not get it.
+        The verdict is about all queues, so a key that is limited to some does not get it.
         """
         within = self.access.queues
         found, figures = incidents.look_at_all(within)

@@ -1,4 +1,4 @@
-"""Limit keys: a list of those at their limit, paused or overridden, and a form for overrides."""
+"""Limit keys: a list of the restricted ones (see `limit_keys`), and a form for overrides."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -77,12 +77,12 @@ class OverrideForm(_Form):
     concurrency = forms.IntegerField(
         label=gettext_lazy("Concurrency"),
         required=False,
-        help_text=gettext_lazy("So many jobs run at the same time; with 0 none starts."),
+        help_text=gettext_lazy("How many jobs run at the same time; with 0 none starts."),
     )
     rate = forms.IntegerField(
         label=gettext_lazy("Rate"),
         required=False,
-        help_text=gettext_lazy("So many jobs start in the period."),
+        help_text=gettext_lazy("How many jobs start in the period."),
     )
     rate_period = forms.CharField(
         label=gettext_lazy("Rate period"),
@@ -139,7 +139,7 @@ class OverrideForm(_Form):
         return values
 
     def limits(self) -> dict[str, Any]:
-        """Return the limits of the form as the HTTP API has them."""
+        """Return the limits of the form in the format of the HTTP API."""
         values = self.cleaned_data
         found: dict[str, Any] = {"concurrency": values["concurrency"]}
         for name in ("rate", "throttle"):
@@ -266,7 +266,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     def has_view_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
         if not request.user.has_perm("ojs_limits.view_limitkey"):
             return False
-        # Unlike the list, its page cannot hide a part of the key, which is in the address.
+        # Unlike the list, the page of a key cannot hide a part of it: its address has the key.
         return obj is None or _is_visible(request, obj.pk)
 
     def has_delete_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:

@@ -5,20 +5,20 @@ that has counted the active jobs of the key in their rows and read when jobs of 
 try the lock and never wait for it.
 
 A claim that finds a key at its limit marks the job as held (`Job.hold`): claims do not read
-it again, however many jobs wait for their keys. It stays available. Each job of the key that ends,
-or is no longer active, leaves a row in a journal, in its own transaction (`LimitCheck`); a rate
-leaves one for the time at which it has room. A claim, or the maintenance, takes such rows under the
-lock of the key, and opens as many of the best held jobs as may start. So a job that was held while
-another one ended is found: its row of the journal is committed after the job was held, or the claim
-did not count the other one any more.
+it again, however many jobs wait for their keys. It stays available. When a job of the key ends, or
+is no longer active, a trigger adds a row to a journal (`LimitCheck`) in the same transaction; a
+claim that a rate stopped adds a row that is due when the rate has room. A claim, or the
+maintenance, takes the rows that are due under the lock of the key, and opens as many of the best
+held jobs as may start. No job is forgotten that was held while another one ended: either the row of
+the other one is committed later, or the claim no longer counted the other one.
 
-An open job need not start: the claim checks its limits. The statement for jobs without a
-limit by key takes none of the others.
+A claim checks the limits of an open job again before it starts. The statement that claims jobs
+without a limit by key takes no job that has one.
 
 A job whose policy says so is not held, but rescheduled or dropped (§6.2 `on_limit`), by the claim
-that finds its key at the limit. A rescheduled one gets the next time at which its rates are
-expected to have room, after those of the other rescheduled jobs of its key: so jobs of a key come
-back one after the other, and not all at once to be rescheduled again.
+that finds its key at the limit. A rescheduled job is due when its rates are expected to have room,
+after the other rescheduled jobs of its key: so the jobs of a key come back one by one, and not all
+at once to be rescheduled again.
 """
 
 from collections import Counter
@@ -61,20 +61,20 @@ from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.next_starts import next_starts
 
-#: How long starts are kept after no rate needs them.
+#: How long the row of a key is kept after it is no longer needed.
 _MARGIN: Final = timedelta(minutes=1)
 
 #: How many jobs get their keys at a time.
 _AT_ONCE: Final = 1000
 
-#: Dropped jobs are counted together as long as less than this time is between two of them.
+#: The drops of a key are counted together while less than this time is between two of them.
 DROPPED_WITHIN: Final = timedelta(hours=1)
 
-#: The reason for which a job is discarded that its limit did not let start.
+#: Why a job is discarded if its limit did not let it start.
 DROPPED: Final = "rate_limited"
 _DROPPED_ERROR: Final = {
     "type": DROPPED,
-    "message": "Its rate limit let it not start, and on_limit of the limit is drop.",
+    "message": "Its rate limit did not let it start, and its on_limit is drop.",
     "retryable": False,
 }
 
@@ -141,7 +141,7 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 
 def catch_up() -> None:
-    """Let only claims with this rule take the jobs with a limit that any claim may take."""
+    """Leave the stored jobs with a limit by key to claims with this rule."""
     # A discarded job may be retried, and then has the limit, too.
     ended = TERMINAL - {State.DISCARDED}
     limited = Job.primary.exclude(state__in=ended).filter(options__has_key="rate_limit")
@@ -167,7 +167,7 @@ def _is_valid(policy: Any) -> bool:
 
 
 def full_among(queues: Collection[str]) -> Collection[str]:
-    """Return those of these queues, whose jobs were all held, that still have no other job."""
+    """Return those of these queues in which still all available jobs are held."""
     full = statements().full_queues(queues)
     for queue in full:
         next_starts.note_soon(queue)
@@ -198,7 +198,7 @@ class _Claim(RuledClaim):
 
     def read(self, candidates: Sequence[Candidate]) -> None:
         found = [each for each in candidates if isinstance(each, KeyCandidate)]
-        # Those that the order of another rule has found.
+        # The order of another rule finds jobs without their keys.
         others = [each for each in candidates if each.hold and not isinstance(each, KeyCandidate)]
         if others:
             found += statements().locked(others)
@@ -257,7 +257,7 @@ def _set_aside(found: _Round) -> int:
     _store_in_keys(found)
     _begin_episodes(found)
     if found.held:
-        # They are open to this claim, which has locked them, so no other extension holds them.
+        # This claim found and locked them, so no other extension holds them.
         Job.primary.filter(OneOf("pk", found.held)).update(hold=HELD)
     transitions.reschedule({key: moment(at) for key, at in found.rescheduled.items()})
     if found.dropped:
@@ -364,8 +364,8 @@ def _add_starts(found: _Round, rated: Collection[str], started_at: datetime) -> 
 
 
 def prune() -> int:
-    """Delete rows of keys that are no longer needed, a batch. Return how many."""
-    # If a claim changes a row in the meantime, its time is new and it stays.
+    """Delete a batch of rows of keys that are no longer needed. Return how many."""
+    # A row that a claim changes in the meantime stays, because its times are new.
     before = Now() - _MARGIN
     is_over = Q(paused_until=None) | Q(paused_until__lt=before)
     has_none = Q(override={}) | Q(override_until__lt=before)
@@ -388,7 +388,7 @@ def _has_waiting(queue: str) -> bool:
 
 @database.write_transaction
 def recheck() -> int:
-    """Repair what is wrong only after a missing trigger or a manual change.
+    """Repair what only a missing trigger or a manual change can break.
 
     It marks queues that have jobs with a limit by key but no mark, and appends to the journal the
     keys whose jobs are held without a reason. Return how many keys.

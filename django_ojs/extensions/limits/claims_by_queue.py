@@ -24,7 +24,7 @@ from django_ojs.storage.next_starts import next_starts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Use:
-    """How much of its limits a queue uses at a time, in milliseconds since 1970."""
+    """How much of its limits a queue or key uses; times are in milliseconds since 1970."""
 
     limit: RateLimit
     active: int
@@ -60,7 +60,7 @@ class Use:
         return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
 
     def after(self, number: int) -> Self:
-        """Return the use after so many jobs have started."""
+        """Return the use after this number of jobs has started."""
         starts = self.starts.after(self.limit, number, self.now)
         return replace(self, active=self.active + number, starts=starts)
 
@@ -83,9 +83,9 @@ class Use:
 def try_lock(queue: str) -> bool:
     """Lock the limits of a queue until the transaction ends.
 
-    The transaction has to be one in which each statement sees what was committed before. Return
-    False if another one holds the lock. If the process that holds it is stopped, waiting for it
-    would stop the other queues of the worker as well.
+    Each statement of the transaction has to see what was committed before it. Return False if
+    another transaction holds the lock: waiting for a stopped process would stop the other queues of
+    the worker as well.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
@@ -101,7 +101,7 @@ def use(queue: str) -> Use | None:
 
 
 def uses(queues: Collection[str]) -> dict[str, Use]:
-    """Return how much of their limits those of these queues use that have limits."""
+    """Return how much of their limits these queues use, without the queues that have none."""
     found: dict[str, Use] = {}
     for row in statements().queues_use(queues):
         config = queue_configs.effective(row.queue, _read(row.config), _read(row.default_config))
@@ -154,8 +154,8 @@ def begin(request: ClaimRequest) -> RuledClaim:
 def full_among(queues: Collection[str]) -> Collection[str]:
     """Return those of these queues that are at their limits.
 
-    A claim from a queue with room takes the lock. A queue that gets room in the meantime is claimed
-    from the next time.
+    It is not exact, because only a claim takes the lock. A queue that gets room in the meantime is
+    claimed from the next time.
     """
     full = {
         queue: used for queue, used in uses(queues).items() if not used.room and not used.was_ahead

@@ -1,4 +1,4 @@
-"""`limits`: the limit keys with what they use; show, pause and resume them."""
+"""`limits`: list the limit keys and what they use; show, pause and resume them."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def shown_key(key: str) -> str:
 def _known(options: Options) -> list[KeyStatus]:
     """Return the named keys. An unknown one is an error, because it is probably misspelt."""
     if not options["keys"]:
-        raise usage_error("Name a limit key; `manage.py ojs limits list --all` has them.")
+        raise usage_error("Name a limit key; `manage.py ojs limits list --all` lists them.")
     return [_get(key) for key in dict.fromkeys(options["keys"])]
 
 
@@ -60,13 +60,13 @@ def _get(key: str) -> KeyStatus:
 
 def _list(console: Console, options: Options) -> int:
     if options["keys"]:
-        raise usage_error("`list` has no keys: `manage.py ojs limits show KEY` shows one.")
+        raise usage_error("`list` takes no keys: `manage.py ojs limits show KEY` shows one.")
     read = limit_keys.listing if options["all"] else limit_keys.restricted
     page = read(PageRequest(limit=options["limit"]))
     none = (
         "There are no limit keys."
         if options["all"]
-        else "No limit key is at its limit, paused or overridden; --all lists the others."
+        else "No limit key is at its limit, paused, overridden or dropping jobs; --all lists all."
     )
     total, capped = page.count()
     counted = {"total": total, "total_capped": capped}
@@ -234,8 +234,8 @@ SUBCOMMANDS: Final = (
         description=(
             "list: the limit keys at their limit, paused, overridden or with dropped jobs: their "
             "limits, running and waiting jobs. show: one key, with its override and what became of "
-            "its jobs. pause: no job of these keys starts for a time, in no queue; running ones "
-            "continue. resume: end the pause now, also one that a handler asked for. The admin and "
+            "its jobs. pause: no job of these keys starts for a time, in any queue; running ones "
+            "continue. resume: end the pause now, even one that a handler asked for. The admin and "
             "the HTTP API override the limits of a key."
         ),
         examples="  manage.py ojs limits list\n"

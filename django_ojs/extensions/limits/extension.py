@@ -160,7 +160,7 @@ def _holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 
 def _hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) -> str | None:
-    """Hide arguments in a key that a template of a handler gives."""
+    """Hide the arguments in a key that was made from the template of a handler."""
     from django_ojs.handler_registry import registry
 
     templates = (
@@ -226,7 +226,7 @@ class KeyLimits(ClaimRule):
         return claims_by_key.begin(request)
 
     def full_among(self, queues: Collection[str]) -> Collection[str]:
-        """Return those of these queues, whose jobs were all held, that still have no other job."""
+        """Return those of these queues in which still all available jobs are held."""
         from django_ojs.extensions.limits import claims_by_key
 
         return claims_by_key.full_among(queues)

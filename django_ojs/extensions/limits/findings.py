@@ -1,7 +1,7 @@
-"""What needs attention of limit keys.
+"""Findings about limit keys.
 
-A finding is shown to people who may see no argument of a job, and kept: the arguments in a key are
-left out of it.
+A finding is stored, and shown to people who may not see the arguments of jobs. So it leaves out the
+arguments in a key.
 """
 
 import hashlib
@@ -21,9 +21,10 @@ from django_ojs.storage import database, raw_queries
 
 #: Limit keys are counted up to this number.
 _MOST: Final = 10_000
-#: Shorter pauses of limit keys are not reported. Of the others, at most so many are named, with
-#: their waiting jobs counted up to a number.
+#: Shorter pauses of limit keys are not reported.
 _SHORT_PAUSE: Final = timedelta(minutes=1)
+#: How many of the longest pauses are read, how far the waiting jobs of each key are counted, and
+#: how many keys are named.
 _MOST_PAUSED: Final = 50
 _MOST_WAITING: Final = 1_000
 _MOST_NAMED: Final = 5
@@ -39,7 +40,7 @@ def condition() -> str:
 def found() -> list[Finding]:
     """Find the limit keys with drops in the last hour, and those that are paused for long."""
     drops = Q(dropped_at__gt=Now() - claims_by_key.DROPPED_WITHIN)
-    # If a service rejects calls for a moment, it is right that the handler pauses its key.
+    # A short pause is no problem: a handler asks for it while a service rejects calls.
     is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + _SHORT_PAUSE)
     figures = (
         LimitKey.primary.filter(drops | is_paused)
@@ -72,7 +73,7 @@ def _drops(jobs: int, keys: int) -> Finding:
     return Finding(
         kind="limit_drops",
         text=f"{number_of(jobs, 'job')} {'was' if jobs == 1 else 'were'} dropped at "
-        f"{number_of(keys, 'rate limit')} in the last hour.",
+        f"{number_of(keys, 'rate limit')}, the last one less than an hour ago.",
         why="They are discarded, because on_limit of their limits is drop.",
         cure="Raise the limits, or let jobs wait.",
         command="ojs limits list",
@@ -90,7 +91,7 @@ def _paused(row: LimitKey, number: int) -> Finding:
         subject=hashlib.sha256(row.pk.encode()).hexdigest()[:16],
         text=f"Limit key {key} is paused until {absolute_time(row.paused_until)}: "
         f"{least}{number_of(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}.",
-        why="None of them starts before, in no queue.",
+        why="None of them starts before that, in any queue.",
         cure="Resume it when the cause of the pause is over.",
         command="ojs limits list",
         jobs=waiting,

@@ -1,4 +1,4 @@
-"""The journal of the limits by key: which keys are to check, and which held jobs then open.
+"""The journal of the limits by key: which keys to check, and which held jobs to open then.
 
 See `claims_by_key` for the whole method.
 """
@@ -28,8 +28,8 @@ RULE: Final = 1 << BY_KEY
 KEYS_AT_ONCE: Final = 100
 OPENED_AT_ONCE: Final = 10
 
-#: Jobs of a key may have different policies. If the best held jobs may not start, so many of the
-#: best are searched for one with another policy, until so many policies were rejected.
+#: Jobs of a key may have different policies. If the best held jobs may not start, the best BEHIND
+#: jobs are searched for other policies, until POLICIES of them were rejected.
 BEHIND: Final = 1000
 POLICIES: Final = 10
 
@@ -37,7 +37,7 @@ POLICIES: Final = 10
 #: time, because that transaction may move them or be rolled back.
 LOCKED_AFTER: Final = timedelta(seconds=1)
 
-#: A key has left its limit after so many milliseconds without a held job.
+#: A key has left its limit after this many milliseconds without a held job.
 _EPISODE_ENDS_AFTER_MS: Final = 60_000
 
 #: The latest time that is stored, in seconds since 1970: the year 9000.
@@ -131,9 +131,10 @@ def _split(
 
 
 def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
-    """Note that no job of these keys is held, and report the keys without one for a minute.
+    """Note that no job of these keys is held, and report the keys that had none for a minute.
 
-    The jobs of a key that is nearly at its limit are held and opened many times a minute.
+    Without the minute there would be too many events: near the limit of a key, its jobs are held
+    and opened many times a minute.
     """
     eased, over = [], []
     ends_at: dict[str, int] = {}
@@ -182,12 +183,12 @@ def check_at(times: Mapping[str, int]) -> None:
 
 
 def moment(milliseconds: int) -> datetime:
-    # The starts of jobs with other limits can move the time of a slow throttle without a bound.
+    # The starts of jobs with other limits can move the time of a slow throttle arbitrarily far.
     return datetime.fromtimestamp(min(milliseconds / 1000, _LATEST), UTC)
 
 
 def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> None:
-    """Replace the limits of the jobs of a key; no limits end an override."""
+    """Replace the limits of the jobs of a key; without limits, end the override."""
     known = LimitKey.primary.filter(pk=key).values_list("override_until", "paused_until").first()
     if known is not None and known[0] not in (None, known[1]):
         # This is the check at the end of the override that is replaced.

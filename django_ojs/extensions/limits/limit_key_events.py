@@ -7,6 +7,6 @@ from django_ojs.spec.published import EventType, NewEvent
 
 def of_limit_key(type: EventType, key: str, **data: Any) -> NewEvent:
     """Return an event of a limit key. A value of None in `data` is left out."""
-    # Its jobs may be in any queue, so it belongs to none.
+    # The jobs of a key may be in any queue, so its events belong to none.
     given = {name: value for name, value in data.items() if value is not None}
     return NewEvent(type=type, subject=key, data={"key": key, **given})

@@ -1,4 +1,4 @@
-"""How much of its limits by key a key uses, for claims, for people and for the HTTP API."""
+"""How much of its limits a key uses, for claims, for people and for the HTTP API."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ from django_ojs.spec import json
 #: The strategies that can hold the jobs of a key.
 STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")
 
-#: The longest time after its key has room until a rescheduled job is due. The estimate may be
-#: wrong, because other jobs of the key are cancelled, or its limits change.
+#: A rescheduled job is due at most this long after its key is expected to have room, because its
+#: time may be estimated wrongly: other jobs of the key are cancelled, or its limits change.
 RESCHEDULED_WITHIN: Final = timedelta(hours=1)
 
 #: A limit on running jobs does not tell when it will have room. Rescheduled jobs are therefore due
@@ -56,13 +56,13 @@ class KeyOfJob(Func):
 class KeyUse(Use):
     """How much of its limits a key uses."""
 
-    #: Limits that replace those of its jobs.
+    #: Limits that replace the limits of its jobs.
     override: Mapping[str, Any] = field(default_factory=dict)
     #: The limit by which its jobs are held; empty if it is not at a limit.
     limited_by: str = ""
     #: Since when none of its jobs is held, while it still counts as being at the limit.
     eased_at: int | None = None
-    #: The latest time for which a job of it was rescheduled.
+    #: The latest time for which a job of the key was rescheduled.
     rescheduled_until: int | None = None
     #: How many of its jobs were dropped, and when the last one was.
     dropped: int = 0
@@ -109,7 +109,7 @@ class KeyUse(Use):
 
 
 def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
-    """Return how much of their limits keys use, under their locks."""
+    """Return how much of their limits keys use; exact under their locks."""
     if not keys:
         return {}
     found = {}
@@ -134,7 +134,7 @@ def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
 
 
 def waits_for(job: Job, may_see: bool) -> Waits | None:
-    """Return which limit of its key a job waits for, for a reader who may see arguments or not."""
+    """Return which limit of its key a job waits for; `may_see`: the reader may see arguments."""
     stored = stored_key(job)
     if stored is None:
         return None
@@ -143,7 +143,7 @@ def waits_for(job: Job, may_see: bool) -> Waits | None:
     limit = used.limit
     if used.is_paused:
         duration = formatting.duration((used.paused_until - used.now) / 1000)
-        sentence = f"Its key {key} is paused, and jobs of it start in {duration}."
+        sentence = f"Its key {key} is paused, and its jobs may start in {duration}."
     elif limit.concurrency is not None and used.active >= limit.concurrency:
         sentence = (
             f"It waits for its limit: of the key {key}, {formatting.grouped(used.active)} of "
@@ -164,7 +164,7 @@ class KeyStatus:
     """A key, for people and for the HTTP API."""
 
     key: str
-    #: The limits of one of its jobs, after its override.
+    #: The limits of one of its jobs, with its override applied.
     policy: Mapping[str, Any]
     use: KeyUse
     #: The number of available jobs, of rescheduled ones, and of those that are due before its pause

@@ -33,7 +33,7 @@ _BY_KEY: Final[Order] = {"pk": str}
 def get(key: str) -> KeyStatus:
     """Return the state of a key.
 
-    Raises InvalidRequest, and NotFound without jobs and a stored row.
+    Raises InvalidRequest, and NotFound if it has neither jobs nor a stored row.
     """
     check_key(key, "key")
     (found,) = limit_key_use.status_of([key], most=MOST_WAITING + 1)
@@ -97,10 +97,10 @@ def is_restricted() -> Q:
 
 
 def override(key: str, limits: Mapping[str, Any], *, until: datetime | None = None) -> None:
-    """Replace the limits with which the jobs of a key were enqueued, only those that are named.
+    """Replace the given limits of the jobs of a key; their other limits still apply.
 
-    The override applies until a time, or until it is removed. A key needs no jobs yet. Without a
-    limit, the override is removed. Raises InvalidRequest.
+    The override applies until a time, or until it is removed. The key may have no jobs yet. Without
+    a limit, the override is removed. Raises InvalidRequest.
     """
     _override(key, check_override(key, limits, until=until), until)
 

@@ -93,8 +93,8 @@ class LimitStatements:
     ) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked, and lock their keys.
 
-        It returns as many jobs that are open to all claims as are requested, and `limited` of those
-        that are open to the claims with a rule, whose key is not in `busy`.
+        These are up to `request.limit` jobs that are open to all claims, and up to `limited` jobs
+        that are open only to claims with a rule, and whose key is not in `busy`.
         """
         values = {"queue": request.queue, "limit": request.limit, "limited": limited}
         values["busy"] = self._dialect.texts(busy)
@@ -109,7 +109,7 @@ class LimitStatements:
         ]
 
     def locked(self, jobs: Collection[Candidate]) -> list[KeyCandidate]:
-        """Lock the keys of those of these jobs that have one, and return these jobs."""
+        """Lock the keys of these jobs, and return the jobs that have a key."""
         by_id = {job.id: job for job in jobs}
         rows = Job.primary.filter(OneOf("pk", by_id)).values_list("pk", "options")
         keyed = [(by_id[id], options) for id, options in rows if "limit_key" in options]
@@ -140,7 +140,7 @@ class LimitStatements:
         return self._files.rows("candidates", values, is_repeated=True, isolation=isolation)
 
     def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
-        """Return how much of their limits keys use, under their locks."""
+        """Return how much of their limits keys use; exact under their locks."""
         return [KeyRow(*row) for row in self._of_keys("keys_use", keys)]
 
     def keys_waiting(self, keys: Collection[str], most: int) -> list[tuple[str, int, str | None]]:
@@ -217,14 +217,14 @@ class _SQLite(LimitStatements):
 
 
 class _MariaDB(LimitStatements):
-    """MariaDB locks rows, and a derived table there cannot refer to the key of its row."""
+    """On MariaDB a derived table cannot refer to an outer row, so statements are about one key."""
 
-    #: It has locks of keys.
+    #: The dialect of MariaDB, which has `try_lock_keys`.
     _dialect: Any
     limit_key = "JSON_VALUE(options, '$.limit_key')"
     is_free = f"{limit_key} NOT IN %(busy_keys)s AND @@tx_isolation LIKE 'READ-%%'"
 
-    #: How many keys a statement has that repeats a part for each of them.
+    #: The most keys of a statement that repeats a part for each key.
     _KEYS: Final = 100
     #: How many rows a recursion in one statement makes: less than max_recursive_iterations.
     _RECURSION: Final = 500

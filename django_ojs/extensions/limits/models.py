@@ -1,4 +1,4 @@
-"""When jobs under limits started, as far as rates need it, and which keys are to be checked."""
+"""What limits store: the starts that rates count, pauses, overrides, and the keys to check."""
 
 from typing import Final
 
@@ -44,14 +44,14 @@ class LimitKey(StoredModel):
     paused_until = models.DateTimeField(null=True)
     #: When the pause began; it stays the same if the pause is made longer.
     paused_at = models.DateTimeField(null=True)
-    #: Limits that replace those of the jobs until a time, or until they are removed.
+    #: Limits that replace the limits of the jobs until a time, or until they are removed.
     override = StoredJSONField(default=dict)
     override_until = models.DateTimeField(verbose_name=_("override until"), null=True)
     #: Since when jobs of the key have been held, by which limit, and since when none is held.
     limited_since = models.DateTimeField(null=True)
     limited_by = models.CharField(max_length=16, blank=True)
     eased_at = models.DateTimeField(null=True)
-    #: The time for which a claim last rescheduled a job of the key; the next job is due after it.
+    #: The time for which a claim last rescheduled a job of the key; the next one is due after it.
     rescheduled_until = models.DateTimeField(null=True)
     #: How many jobs claims have dropped at the limit, with less than an hour between two, and when
     #: the last one was.

@@ -1,6 +1,6 @@
-"""Limits on how many jobs run at once and how many start in a time (ojs-rate-limiting §5, §6).
+"""Limits on how many jobs run at once and how many start in a period (ojs-rate-limiting §5, §6).
 
-The limits of a queue are a part of its configuration; those of a key are sent with each job.
+The limits of a queue are in its configuration; the limits of a key are sent with each job.
 
 A window is a sliding one: no period of its length has more starts than its limit, wherever it
 begins. A throttle is the generic cell rate algorithm (GCRA): starts are evenly spaced.
@@ -34,12 +34,12 @@ class OnLimit(StrEnum):
     DROP = "drop"
 
 
-#: A window stores starts in so many parts of its period. A part counts as if all of its starts were
-#: at its end, so a window opens up to a fiftieth of its period late, and never early.
+#: A window stores starts by part of its period, which has this many. A part counts as if all starts
+#: were at its end, so a window opens up to a fiftieth of its period late, and never early.
 PARTS: Final = 50
 
-#: A throttle makes up for starts that it missed within the last so many milliseconds, because a
-#: worker does not claim more often than that. A slower throttle gives one at a time.
+#: A throttle makes up for starts that it missed within this many milliseconds, because a worker
+#: does not claim more often than that. A slower throttle allows one start at a time.
 TOLERANCE_MS: Final = 100
 
 
@@ -70,7 +70,7 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateLimit:
-    """All limits of a queue, which apply together. None and () mean no limit."""
+    """All limits of a queue or of a job, which apply together. None and () mean no limit."""
 
     concurrency: int | None = None
     windows: tuple[Rate, ...] = ()

@@ -24,7 +24,7 @@ MAX_VALUE: Final = 120
 #: The names that a template may use besides the parameters of the handler.
 _NAMES: Final = ("type", "queue")
 
-#: A number of starts in a period, which is a duration, seconds, or ISO 8601.
+#: A number of starts, and their period: a timedelta, seconds, or an ISO 8601 duration.
 PerPeriod = tuple[int, timedelta | float | str]
 
 
@@ -183,7 +183,7 @@ class _Value:
     is_adjacent: bool = False
 
     def accepts(self, text: str) -> bool:
-        """Return whether the key shows that this text, and no part of another value, is the value.
+        """Return whether a key with this text still shows where the value begins and ends.
 
         The job type may have any characters, because the other values determine where it ends.
         """
@@ -281,7 +281,7 @@ def check_key(value: object, field: str) -> None:
 
 
 def key_of_job(policy: Mapping[str, Any], queue: str) -> str:
-    """Return the key of a job with this `rate_limit`. Without its own, it is that of its queue."""
+    """Return the key that this `rate_limit` names, or else the key of the job's queue."""
     own: str | None = policy.get("key")
     return own or _key_of_queue(queue)
 
@@ -292,7 +292,7 @@ def _key_of_queue(queue: str) -> str:
 
 
 def stored_with(policy: Mapping[str, Any], queue: str) -> Mapping[str, Any]:
-    """Return what is stored with the `rate_limit` of a job: its key, which indexes have."""
+    """Return what is stored with the `rate_limit` of a job: its key, which is indexed."""
     return {"limit_key": key_of_job(policy, queue)}
 
 

@@ -1,4 +1,4 @@
-"""The outbox: pending and rejected jobs, the reasons, and an action to send them again."""
+"""The outbox: its jobs, why some were rejected, and an action to send these again."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
@@ -88,7 +88,7 @@ class DatabaseFilter(_ChoiceFilter):
         return [(alias, alias) for alias in aliases] if len(aliases) > 1 else []
 
     def choices(self, changelist: Any) -> Any:
-        # There is no list of all outboxes, so the first one is shown without a choice.
+        # No list shows all outboxes together. Without a choice, the first one is shown.
         _all, *choices = super().choices(changelist)
         if self.value() is None:
             choices[0]["selected"] = True

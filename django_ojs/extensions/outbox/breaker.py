@@ -10,7 +10,7 @@ from typing import Final
 from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.spec.retry_policy import RetryPolicy
 
-#: Consecutive failures that open it, and seconds until it lets one request through.
+#: Consecutive failures that open the breaker, and seconds until it lets a probe through.
 THRESHOLD: Final = 5
 COOLDOWN: Final = 10.0
 #: 1, 2, 4, 8 seconds, at most the cooldown, each with a jitter of 50 %.
@@ -20,7 +20,7 @@ BACKOFF: Final = RetryPolicy(
 
 
 class BreakerState(StrEnum):
-    """Closed: requests are sent. Open: none is. Half-open: one is, as a probe."""
+    """Closed: requests are sent. Open: no request is sent. Half-open: one probe is sent."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -31,7 +31,8 @@ class Breaker:
     """Counts consecutive failures, and derives how long to wait.
 
     While it is closed the waits grow exponentially; when open it lets a probe through after the
-    cooldown. A wait is never shorter than the server's `Retry-After`.
+    cooldown. A wait is at least the server's `Retry-After`, but at most
+    an hour.
     """
 
     def __init__(

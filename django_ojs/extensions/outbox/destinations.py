@@ -24,8 +24,8 @@ _KEY: Final = re.compile(r"[!-~]+").fullmatch
 class Destination:
     """An OJS server, and the jobs that are sent to it.
 
-    `queues` and `types` are names or patterns such as `remote-*`; a job that matches one of either
-    is sent to it. `timeout` is for a whole request.
+    `queues` and `types` are names or patterns such as `remote-*`; a job is sent here if one
+    matches its queue or its type. `timeout` is for a whole request.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The outbox (ojs-framework-adapters §6.2): jobs that leave with the caller's own transaction.
+"""The outbox (ojs-framework-adapters §6.2): jobs that commit with the caller's own transaction.
 
-Jobs for another server, and those of a caller whose transaction is on another database, are stored
-in the outbox, and commit with it. A relay sends them on.
+It stores jobs for another server, which a relay sends. It also stores jobs whose queue is full, or
+whose caller has a transaction on another database; the maintenance moves these to the jobs' tables.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class OutboxExtension(Extension):
             registry.compile()
 
     def may_find(self) -> str:
-        """Return the condition that an entry was rejected, or may be in another database."""
+        """Return the condition that an entry was rejected; none if there are other outboxes."""
         from django_ojs.extensions.outbox.findings import condition
 
         return condition()
@@ -145,7 +145,7 @@ def _add(batch: Batch, destinations: Sequence[str], using: str) -> list[Enqueued
 
 
 def _store(batch: Batch, store: Store) -> list[EnqueuedJob]:
-    """Store jobs in the outbox where their queue is full, if the caller wants that."""
+    """Store jobs in the outbox if their queue is full, and the caller wants that."""
     policy, options = batch.options.note(FullPolicy), batch.options
     try:
         return store()
@@ -164,7 +164,7 @@ def _store(batch: Batch, store: Store) -> list[EnqueuedJob]:
 
 @contextmanager
 def _index_of_caller(indexes: Sequence[int]) -> Iterator[None]:
-    """Make the `index` of an error count the caller's jobs, of which these are a part."""
+    """Let the `index` of an error count all jobs of the caller, and not only this part."""
     try:
         yield
     except OJSError as error:

@@ -1,4 +1,4 @@
-"""What needs attention of the outbox."""
+"""The findings about the outbox."""
 
 from django.db import Error, connections
 from django.db.models import Count, Min
@@ -10,7 +10,7 @@ from django_ojs.finding import AdminPage, Finding
 from django_ojs.formatting import grouped
 from django_ojs.storage import database, raw_queries
 
-#: Rejected jobs are counted up to this.
+#: The most rejected jobs that are counted.
 _MOST = 10_000
 
 
@@ -35,7 +35,7 @@ def _of(alias: str) -> list[Finding]:
     except Error:
         if is_here:
             raise
-        connections[alias].close()  # A database that does not have the jobs does not respond.
+        connections[alias].close()  # Only the jobs' own database must respond.
         return []
     if not figures["number"]:
         return []
@@ -51,7 +51,7 @@ def _of(alias: str) -> list[Finding]:
             kind="outbox_rejected",
             subject="" if is_here else alias,
             text=f"Rejected jobs of the outbox: {some}.{where}",
-            why="They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
+            why="They are not sent again by themselves, and are deleted after KEEP_DEAD_LETTERS.",
             cure="The outbox in the admin has their errors; once the cause is removed, requeue "
             "them there, or delete them.",
             since=figures["since"],

@@ -37,9 +37,9 @@ logger = logging.getLogger("django_ojs.extensions.outbox")
 def deliver() -> int:
     """Store the jobs for which there is room, in order within each queue. Return how many.
 
-    Where the outbox is in the jobs' database, a job leaves it and is stored in one transaction;
-    in another database's outbox a job that is stored already counts as arrived. A full
-    queue holds up its own jobs only, and a tenant at its bound those of this tenant in the queue.
+    From an outbox in the jobs' database, a job is moved in one transaction. From another database
+    it is stored first, and counts as delivered if it is found stored. A full queue holds back only
+    its own jobs, and a tenant at its bound only its jobs in this queue.
     """
     home, count = database.alias(), 0
     for using in operations.aliases():
@@ -111,7 +111,7 @@ def _deliver(queue: str, using: str) -> int:
 
 
 def _store_one(entry: OutboxEntry, using: str) -> HoldsBack | None:
-    """Store a job, or note why not. Return which jobs wait with it, if it has to wait."""
+    """Store a job, or record why not. Return which jobs wait with it, if it has to wait."""
     try:
         if not _store([entry], using):
             return HoldsBack.QUEUE
@@ -158,8 +158,7 @@ def _push(entries: Sequence[OutboxEntry]) -> None:
 def _envelope(entry: OutboxEntry) -> Envelope:
     document = json.loads_stored(entry.envelope, exact_integers=True)
     assert isinstance(document, dict)
-    # The job is complete, because a default of today must not replace one of the time of the
-    # enqueue.
+    # The stored job is complete: a default of today must not replace the default of its enqueue.
     envelope = parse(document, default_retry=retry_policy.DEFAULT, limits=settings().limits)
     envelope.unique_key = entry.unique_key
     # Its large arguments were offloaded before it was put into the outbox.

@@ -83,9 +83,9 @@ def add(
     using: str,
     generated_ids: bool,
 ) -> list[EnqueuedJob]:
-    """Store jobs that were admitted in the outbox of an alias, each for its destination.
+    """Store admitted jobs in the outbox of an alias, each for its destination.
 
-    All are stored, or none. Relative times count from now, in what is sent and in what is returned.
+    All are stored, or none. Relative times count from now, both in the results and when sent.
     Raises DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
     """
     now = timezone.now()
@@ -135,7 +135,7 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
 def _tenant_of(envelope: Envelope) -> str:
     """Return the tenant that a server would name if it had no room for this job."""
     found = envelope.meta.get("tenant_id")
-    # That of jobs without one is always `_default` (multi-tenancy §15.3).
+    # Jobs without a tenant belong to `_default` (multi-tenancy §15.3).
     return found if isinstance(found, str) and 0 < len(found) <= 255 else "_default"
 
 
@@ -144,7 +144,7 @@ def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None
 
 
 def requeue(keys: Collection[int], *, using: str | None = None) -> int:
-    """Send rejected jobs again, after all waiting ones. Return how many there were."""
+    """Send rejected jobs again, after all waiting ones. Return how many."""
     return stored.requeue(keys, using or database.alias())
 
 
@@ -171,7 +171,7 @@ def old_condition() -> str:
 
 
 def prune() -> int:
-    """Delete entries that were sent or rejected before the time to keep. Return how many."""
+    """Delete sent and rejected entries after their retention times. Return how many."""
     count = 0
     for alias in aliases():
         try:

@@ -59,7 +59,7 @@ class Relay:
         self._sender = sender
         self._lease = lease_name(destination.name, using)
         self._kept_at = 0.0
-        # After a failure one job is sent, then twice as many each time.
+        # After a failure one job is sent. Each delivery doubles the number.
         self._window = destination.batch_size
         self._thread = ThreadPoolExecutor(1, "ojs-outbox")
 
@@ -102,7 +102,7 @@ class Relay:
     def _reject_large(
         self, entries: list[OutboxEntry], manifest: RemoteManifest
     ) -> list[OutboxEntry]:
-        """Reject the first jobs if they are too large; return those before the next such job."""
+        """Reject the first jobs if they are too large; return the jobs up to the next such one."""
         fitting: list[OutboxEntry] = []
         for entry in entries:
             error = size_limits.check_size(entry, manifest)
@@ -122,9 +122,8 @@ class Relay:
         result = self._in_request_thread(lambda: self._sender.send(entries))
         concerned = [entry for entry in entries if result.concerns(entry)]
         if result.outcome is DeliveryOutcome.LATER and 0 < result.room < len(concerned):
-            # The queue has room for some of them, and Retry-After is about room for all. This is
-            # tried only once, because another producer may fill the queue in between, again and
-            # again.
+            # The queue has room for some of the jobs; Retry-After says when it may have room for
+            # all. This is tried only once, because another producer may fill the queue each time.
             without = concerned[result.room :]
             entries = [entry for entry in entries if entry not in without]
             result = self._in_request_thread(lambda: self._sender.send(entries))
@@ -156,7 +155,7 @@ class Relay:
         )  # fmt: skip
 
     def _postpone(self, entries: list[OutboxEntry], result: Result) -> None:
-        """Let jobs wait: the first of a queue or tenant, which holds back the others, or all."""
+        """Let all jobs wait, or the first one of a queue or tenant, which holds back the others."""
         subject = self.destination.name
         first = next(filter(result.concerns, entries), None)
         if result.queue is None or first is None:

@@ -84,7 +84,7 @@ class Relays:
                     backoff.reset()
                 except Error as error:
                     pause = backoff.pause()
-                    # This is logged once, and not with each try.
+                    # Only the first failure is a warning: further tries could fill the log.
                     logger.log(
                         logging.DEBUG if is_away else logging.WARNING,
                         "The outbox cannot be read or written to (%s); the relay tries again.",

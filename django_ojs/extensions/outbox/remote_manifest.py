@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-#: Seconds after which it is fetched again.
+#: Seconds after which a manifest is fetched again.
 MAX_AGE: Final = 300.0
 
 
@@ -22,7 +22,7 @@ class RemoteManifest:
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Parse a manifest with the names of the documents or of the site. Never raises."""
+        """Parse a manifest with the names of the specification or of its site. Never raises."""
         top = _object(document)
         extension = _object(_object(top.get("extensions")).get("payload_limits"))
         site = _object(top.get("limits"))

@@ -9,10 +9,10 @@ from uuid import UUID
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.spec.retry_after_reader import read_retry_after
 
-#: Errors of the relay, the path or the moment, and not of the job: it is sent again later.
+#: The relay, the path or a passing state causes these errors, not the job: it is sent again later.
 _LATER: Final = frozenset({401, 404, 405, 407, 408, 425, 429})
 
-#: Errors of the moment that say in their details which queue takes no jobs; the others may.
+#: Passing errors whose details name the queue that takes no jobs; other queues may take some.
 _OF_ONE_QUEUE: Final = frozenset({"QUEUE_FULL", "queue_paused", "QUEUE_PAUSED"})
 
 
@@ -33,16 +33,16 @@ class DeliveryOutcome(StrEnum):
     DELIVERED = "delivered"
     REJECTED = "rejected"
     LATER = "later"
-    #: For a batch: one of its jobs was rejected, so each is sent by itself.
+    #: A batch was rejected, perhaps because of one job, so each job is sent by itself.
     ONE_BY_ONE = "one by one"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """An outcome, and the code and message of the server if it sent some.
+    """An outcome, and the code and message of the server if it sent them.
 
     If `queue` or `tenant` is set, the response concerns only this queue, or only this tenant in it.
-    `room` is how many jobs a full queue has room for, which is fewer than were sent.
+    `room` is how many jobs a full queue has room for; 0 if that is not known.
     """
 
     outcome: DeliveryOutcome
@@ -62,7 +62,7 @@ DELIVERED: Final = Result(outcome=DeliveryOutcome.DELIVERED)
 
 
 def unreachable(error: Unreachable) -> Result:
-    """Return the result when there was no response: later."""
+    """Return the result without a valid response: the jobs are sent later."""
     return Result(
         outcome=DeliveryOutcome.LATER,
         code="unreachable",
@@ -76,8 +76,8 @@ def read(
 ) -> Result:
     """Read a response; `body` is its JSON, None when it has none.
 
-    A 2xx counts only with the job in it, and a 4xx as a rejection only with an OJS error in it:
-    other responses may come from a proxy.
+    A 2xx counts only if it has the job, and a 4xx except 413 is a rejection only if it has an OJS
+    error: other responses may come from a proxy.
     """
     document: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     if 200 <= status < 300:
@@ -117,8 +117,8 @@ def _outcome(
     if status == 409 and error.get("code") in ("duplicate", "DUPLICATE_JOB"):
         details = error.get("details")
         existing = details.get("existing_job_id") if isinstance(details, Mapping) else None
-        # If the id is its own, an earlier request arrived. If it is another one, the job's unique
-        # policy rejected it.
+        # If it is the job's own id, an earlier request has arrived. If it is another one, the job's
+        # unique policy has rejected it.
         return (
             DeliveryOutcome.DELIVERED
             if existing in (None, str(job_ids[0]))
@@ -161,7 +161,7 @@ def _fields(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subject(error: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the queue that takes no jobs now, and the tenant if it rejects only one tenant."""
+    """Return the queue that takes no jobs now, and the tenant if only its jobs are rejected."""
     fields = _fields(error)
     queue, tenant, code = fields.get("queue"), fields.get("tenant_id"), error.get("code")
     if not isinstance(code, str) or code not in _OF_ONE_QUEUE or not isinstance(queue, str):

@@ -68,8 +68,8 @@ class Sender:
     def _time_limit(self) -> Iterator[None]:
         """Abort the request after the timeout.
 
-        The timeouts of httpx are for single reads: a byte now and then, in the headers too, would
-        keep the request open.
+        The timeouts of httpx are for single reads: a server that sends a byte now and then, even of
+        the headers, would keep the request open.
         """
         done = threading.Event()
 
@@ -77,7 +77,7 @@ class Sender:
             remaining = self._timeout
             while not done.wait(remaining):
                 self.abort()
-                remaining = 1.0  # There may be no connection yet.
+                remaining = 1.0  # Abort again: there may have been no connection yet.
 
         threading.Thread(target=watch, name="ojs-outbox-watch", daemon=True).start()
         try:
@@ -91,7 +91,7 @@ class Sender:
             status, headers, body = self._request("GET", "/ojs/manifest", None)
             if status >= 500 or status == 429:
                 raise Unreachable(
-                    f"the manifest was not sent, but status {status}",
+                    f"the server sent status {status} instead of the manifest",
                     read_retry_after(headers),
                 )
             self._manifest = RemoteManifest.parse(body if status == 200 else None)

@@ -1,7 +1,7 @@
 """The rows of the outbox, and the order in which they are sent.
 
-First in, first out: a job whose transaction began after another one's commit is sent after it, and
-the jobs of one transaction in the order of their enqueues. The order is that of positions (see
+First in, first out: a job whose transaction began after the commit of another job is sent after it.
+The jobs of one transaction are sent in the order of their enqueues. Positions give this order (see
 `events.commit_order`).
 """
 
@@ -23,7 +23,7 @@ from django_ojs.storage import database, raw_queries
 
 #: The longest time by which a relay postpones a job.
 LONGEST_WAIT = timedelta(hours=1)
-#: Characters of the envelopes that one call of `next_of` returns.
+#: The most characters of several envelopes that one call of `next_of` returns.
 LOADED_AT_ONCE = 16 * 1024 * 1024
 #: The condition on rows that wait for a destination.
 _WAITS: Final = f"state = '{Delivery.PENDING.value}' AND destination = %s"
@@ -82,8 +82,8 @@ def next_of(
 ) -> list[OutboxEntry]:
     """Return the rows to send now, in order; none while the first of them is postponed.
 
-    Those of a queue or a tenant that a postponed row holds back are left out. It returns at least
-    one row, and no more than have `LOADED_AT_ONCE` characters together.
+    Rows of a queue or a tenant that a postponed row holds back are left out. Several rows have at
+    most `LOADED_AT_ONCE` characters together; a single row may have more.
     """
     # Only the first row must be due, because no other may overtake it. A row that is due later than
     # the longest postponement allows was postponed before the clock was set back.
@@ -119,8 +119,8 @@ def _not_held(
 ) -> Iterator[QuerySet[OutboxEntry]]:
     """Return the rows of each queue that is not held back, without those of held tenants.
 
-    They are selected by queue, so that no query reads the rows of a queue that is held back, of
-    which there may be millions.
+    They are selected by queue, so that no query reads the rows of a queue that is held back. There
+    may be millions.
     """
     whole = {name for kind, name, _ in held if kind == HoldsBack.QUEUE}
     for each in _queues_of(waiting) if queue is None else [queue]:
@@ -161,7 +161,7 @@ def _waiting(destination: str, using: str) -> QuerySet[OutboxEntry]:
 
 
 def sent(keys: Collection[int], using: str) -> int:
-    """Mark rows as delivered. Return how many were not yet."""
+    """Mark rows as delivered. Return how many were pending."""
     return _mark(
         keys, using, state=Delivery.SENT, sent_at=Now(), attempts=F("attempts") + 1,
         next_try_at=None, error_code="", error_message="",
@@ -169,7 +169,7 @@ def sent(keys: Collection[int], using: str) -> int:
 
 
 def lock(keys: Collection[int], using: str) -> bool:
-    """Lock rows until the transaction ends. Return False unless all are free and not delivered."""
+    """Lock rows until the transaction ends. Return False unless all are free and pending."""
     rows = entries(using).filter(pk__in=list(keys), state=Delivery.PENDING)
     return len(database.lock_free(rows)) == len(keys)
 
@@ -192,7 +192,7 @@ def postponed(
     wait: timedelta,
     holds_back: HoldsBack = HoldsBack.DESTINATION,
 ) -> int:
-    """Record a failed attempt, the time of the next one, and what waits until then."""
+    """Record a failed attempt, when the next one is made, and which rows wait until then."""
     return _mark(
         keys, using, attempts=F("attempts") + 1, next_try_at=Now() + wait, holds_back=holds_back,
         error_code=clean(code, 64), error_message=clean(message, 1000),
@@ -205,7 +205,7 @@ def _mark(keys: Collection[int], using: str, **values: object) -> int:
 
 
 def requeue(keys: Collection[int], using: str) -> int:
-    """Make rejected rows pending, after all others. Return how many there were."""
+    """Make rejected rows pending, after all others. Return how many."""
     rows = entries(using).filter(pk__in=list(keys), state=Delivery.REJECTED)
     return database.retried(
         lambda: rows.update(
@@ -216,7 +216,7 @@ def requeue(keys: Collection[int], using: str) -> int:
 
 
 def unsent(job_ids: Collection[UUID], using: str) -> dict[UUID, bool]:
-    """Return which of these jobs are in the outbox and not delivered, and whether each waits."""
+    """Return which jobs are in the outbox undelivered: True if pending, False if rejected."""
     rows = entries(using).filter(job_id__in=job_ids).exclude(state=Delivery.SENT)
     found = rows.values_list("job_id", "state")
     return {job_id: state == Delivery.PENDING for job_id, state in found}

@@ -211,7 +211,7 @@ def _folder(job_id: UUID) -> str:
 
 
 def _is_sane(job_id: UUID) -> bool:
-    return job_id.int >> 80 < 253_402_300_799_000  # the last millisecond of year 9999
+    return job_id.int >> 80 < 253_402_300_799_000  # the last second of year 9999
 
 
 def _job_of(uri: str) -> UUID:

@@ -106,13 +106,13 @@ class Reader(io.RawIOBase):
         if expected is not None and (
             self.bytes_read > expected or (not data and self.bytes_read < expected)
         ):
-            raise ChecksumMismatch(f"the size of {self._field} is not that of its payload")
+            raise ChecksumMismatch(f"the size of {self._field} does not match its payload")
         if self._hash is not None:
             self._hash.update(data)
         if not data:
             self.done = True
             if self._hash is not None and not self._reference.matches(self._hash.hexdigest()):
-                raise ChecksumMismatch(f"the checksum of {self._field} is not that of its payload")
+                raise ChecksumMismatch(f"the checksum of {self._field} does not match its payload")
         return data
 
     @property

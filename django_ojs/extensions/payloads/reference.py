@@ -12,7 +12,7 @@ KEY: Final = "__ojs_ref"
 
 SCHEMES: Final = ("s3", "gs", "https", "file")
 
-#: Algorithm to the length of its checksum in hexadecimal (§5.4).
+#: The length of a checksum in hexadecimal, by algorithm (§5.4).
 ALGORITHMS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 MAX_URI: Final = 4_096

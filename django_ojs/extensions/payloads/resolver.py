@@ -74,7 +74,7 @@ class Resolved:
         self.close()
 
     def finish(self) -> None:
-        """Read and check the rest of the streams. Raises the error of the first that has one."""
+        """Read and check the rest of the streams. Raises the first error."""
         for reader in self._readers:
             reader.finish()
 
@@ -133,7 +133,7 @@ class Resolved:
                 raise
             return self._stream(PayloadStream(spool.detach()))
         if kind is ParameterKind.FILE:
-            # Its finalizer removes it too, if the thread is interrupted before it is in the list.
+            # If the thread is interrupted before the file is in the list, its finalizer removes it.
             file: IO[bytes] = tempfile.NamedTemporaryFile(prefix="ojs-")  # noqa: SIM115  # it is closed with the run
             self._files.append(PayloadFile(file, 0))
             self._files[-1].size = reader.copy_to(file)

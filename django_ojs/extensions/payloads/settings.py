@@ -119,7 +119,7 @@ def path(value: object) -> str | None:
     return value
 
 
-HOSTS: Final = "a list of host names; .example.com is all below it, :8443 another port than 443"
+HOSTS: Final = "a list of host names; .example.com is its subdomains, :8443 another port than 443"
 BUCKETS: Final = "a list of buckets, or bucket/prefix"
 FOLDERS: Final = "a list of absolute paths"
 FILE: Final = "an absolute path, or None"

@@ -1,4 +1,4 @@
-"""The SSRF guard: a worker connects for a job to public addresses, and to those of the settings.
+"""The SSRF guard: for a job, a worker connects only to public addresses and to allowed networks.
 
 A name is resolved once, all its addresses are checked, and the connection goes to a checked
 address: DNS rebinding has no effect.

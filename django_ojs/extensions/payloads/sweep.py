@@ -1,6 +1,6 @@
 """Remove offloaded arguments whose job does not exist: rolled back, pruned, deleted elsewhere.
 
-A job that waits in the outbox because its queue is full exists, however long it waits.
+A job that waits in the outbox counts as existing, however long it waits.
 """
 
 import logging

@@ -7,13 +7,13 @@ from typing import Any, Final
 from django_ojs import signals
 from django_ojs.logging import TRANSITIONS, is_worker
 
-#: The level and the message of each change of state (§6.1), by its signal. The worker logs the
-#: runs that end in it, those of the second half, with more than a signal knows.
+#: The level and the message of each change of state (§6.1), by its signal. The last three are the
+#: ends of runs: a worker logs those of its own runs itself, with more than a signal knows.
 _TRANSITIONS: Final = {
     "job_enqueued": (logging.INFO, "%s %s: enqueued"),
     "job_started": (logging.DEBUG, "%s %s: fetched by a worker"),
     "job_cancelled": (logging.INFO, "%s %s: cancelled"),
-    "job_returned": (logging.WARNING, "%s %s: returned, its claim lapsed or was given back"),
+    "job_returned": (logging.WARNING, "%s %s: returned, as its claim lapsed or was given back"),
     "job_activated": (logging.INFO, "%s %s: activated"),
     "job_retried": (logging.INFO, "%s %s: retried by hand"),
     "job_completed": (logging.INFO, "%s %s: completed"),

@@ -45,7 +45,7 @@ def history_charts(
     total, runs = (stats.percentiles(histogram, (50, 95)) for histogram in (waited, ran))
     completed = [point.completed for point in points]
     failed = [point.failed for point in points]
-    # The current minute is left out, because it would make every line end in a drop.
+    # The current period is left out, because it would make the line of enqueued jobs end in a drop.
     enqueued = [point.enqueued for point in points]
     whole = [*enqueued[:-1], None]
     lost = [
@@ -102,7 +102,7 @@ def history_charts(
 
 
 def release_markers(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
-    """Return what charts mark where the release of the workers has changed."""
+    """Return the marks of charts at the times when the release of the workers changed."""
     return _named(release_history.changes(since, queue))
 
 
@@ -111,7 +111,7 @@ def change_markers(
 ) -> list[tuple[datetime, str]]:
     """Return what the charts of the overview mark: starts and releases of workers, and changes.
 
-    `names` are the words for the changes of queues. Workers that start in one minute have one mark.
+    `names` are the words for the changes of queues. Workers that start in one minute share a mark.
     """
     latest = release_history.read((*names, EventType.WORKER_STARTED))
     started = Counter(

@@ -32,7 +32,7 @@ _MAX_TYPES: Final = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartPeriod:
-    """A time that the charts show, until now, and the width of their columns.
+    """How long a time before now the charts show, and the width of their columns.
 
     `heading` is above them; `completed` names the jobs that the percentiles are about.
     """
@@ -76,7 +76,7 @@ _PERIODS: Final = {
     ),
 }
 
-#: Events that the charts of a queue mark, of its latest events.
+#: Changes of a queue that charts mark, and how many of its latest events are read for them.
 _MARKED: Final = {
     EventType.QUEUE_PAUSED: pgettext_lazy("queue", "paused"),
     EventType.QUEUE_RESUMED: pgettext_lazy("queue", "resumed"),

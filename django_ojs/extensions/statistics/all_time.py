@@ -1,6 +1,6 @@
 """All-time sums of the rollups by queue and type, which never decrease.
 
-A process sums up the old minutes once, and later only those that were added since.
+A process sums up the old minutes once, and later only adds newer ones.
 """
 
 import heapq
@@ -45,7 +45,7 @@ class Total:
     def runs(self) -> int:
         """How many runs have ended.
 
-        No producer makes these up, because no worker claims its queues.
+        Queues that a producer makes up have none, because no worker claims them.
         """
         return self.counts[rollups.COMPLETED] + self.counts[rollups.FAILED]
 
@@ -57,7 +57,7 @@ class Total:
             self.ran = [a + b for a, b in zip(self.ran, other.ran, strict=True)]
 
 
-#: The sums by (queue, type), in the order of their first rows.
+#: The sums by (queue, type).
 Totals = dict[tuple[str, str], Total]
 
 
@@ -89,15 +89,15 @@ sums = in_memory_state.register(AllTime())
 
 
 def largest(totals: Totals, number: int) -> Totals:
-    """Return the sums of the pairs with the most runs, then the most jobs, and the others as one.
+    """Return the sums of the pairs with the most runs, then the most jobs; the others as one pair.
 
-    A configured queue is never among the others: the rest of its types are one pair of the queue.
+    A configured queue keeps its name: the rest of its types are one pair of this queue.
     """
     if len(totals) <= number:
         return totals
     configs = queue_configs.current()
     configured = {*settings().queues, *(configs.stored if configs is not None else ())}
-    # Only what became of jobs counts, because one job may report its progress very often.
+    # Reports of progress are not counted, because one job may report very often.
     kept = heapq.nlargest(
         number,
         totals,
@@ -115,7 +115,7 @@ def largest(totals: Totals, number: int) -> Totals:
 
 def _added(totals: Totals, rows: QuerySet[Rollup]) -> Totals:
     added: Totals = {}
-    # Empty histograms are not parsed: most rows of names that a producer makes up have them.
+    # Empty histograms are not parsed: most rows of made-up names have them.
     histograms = [
         Case(When(~Q((column, list(_EMPTY))), then=column), output_field=JSONField())
         for column in ("waited", "ran")

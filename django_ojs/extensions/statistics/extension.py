@@ -1,6 +1,6 @@
 """The statistics: what happens to jobs is counted by minute, queue and type, after its commit.
 
-`rollups` sums up in memory and writes; the readers are beside it.
+`rollups` sums up in memory and writes; the modules beside it read.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class StatisticsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Fold rollups, so that they stay few."""
+        """Merge rollups, so that there are few rows."""
         from django_ojs.extensions.statistics import rollup_compaction
 
         return (
@@ -85,7 +85,7 @@ class StatisticsExtension(Extension):
         ]
 
     def flows(self, queues: Collection[str]) -> Iterable[tuple[str, Any]]:
-        """Return the jobs of each minute."""
+        """Return how many jobs came to these queues and left them, by minute."""
         from django_ojs.extensions.statistics import queue_flows
 
         return queue_flows.flows(queues).items()
@@ -93,7 +93,7 @@ class StatisticsExtension(Extension):
     def completed_since(
         self, moments: Mapping[tuple[str, str], datetime]
     ) -> Iterable[tuple[tuple[str, str], int]]:
-        """Return those of whole minutes."""
+        """Return how many runs completed since these moments, in whole minutes."""
         from django_ojs.extensions.statistics import rollup_queries
 
         return rollup_queries.completed_since(moments).items()
@@ -111,7 +111,7 @@ class StatisticsExtension(Extension):
         return admin_panels.PANELS
 
     def page_urls(self, page: Any) -> Sequence[Any]:
-        """Add the page of a type to those of jobs."""
+        """Add the page of a type to the pages of jobs."""
         from django_ojs.extensions.statistics import admin_job_type
 
         if page.model is not Job:

@@ -18,7 +18,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries
 
-#: Failure rates are those of this many minutes, of types with at least this many runs.
+#: Failure rates are taken over this many minutes, of types with at least this many runs.
 MINUTES: Final = 15
 FEWEST_RUNS: Final = 10
 MOST_TYPES: Final = 20
@@ -27,7 +27,7 @@ MOST_TYPES: Final = 20
 IN_A_ROW: Final = 10
 #: A type counts as broken if at least this share of its runs failed.
 BROKEN: Final = 0.9
-#: The latest runs that are read, of the unsuccessful and of the successful ones.
+#: How many of the latest unsuccessful runs, and of the latest successful ones, are read.
 _MOST_RUNS: Final = 1_000
 
 _Key = tuple[str, str]
@@ -45,13 +45,13 @@ class _Runs:
     workers: set[str] = field(default_factory=set)
 
     def in_a_row(self) -> list[datetime]:
-        """Return the latest failures between which none has succeeded."""
+        """Return the latest failures, with no successful run between them."""
         last = max(self.failed, default=None)
         before = max((at for at in self.completed if last and at < last), default=None)
         return [at for at in self.failed if before is None or at > before]
 
     def since(self) -> int:
-        """Return how many have succeeded since the last one that failed."""
+        """Return how many runs have succeeded since the last failure."""
         last = max(self.failed, default=None)
         return sum(last is not None and at > last for at in self.completed)
 
@@ -67,7 +67,7 @@ def condition() -> str:
 def found() -> list[Finding]:
     """Find types with too many failed runs in the last minutes, or whose last runs all failed.
 
-    One that works again is an advice, which says since when.
+    A type that works again is only an advice, which says since when.
     """
     latest = _latest()
     figures = {
@@ -103,7 +103,7 @@ def _finding(key: _Key, runs: _Runs, *, failed: int, total: int) -> Finding:
     if len(runs.releases) == 1 and (release := min(runs.releases)):
         text += f", on workers of the release {release}"
     if runs.error:
-        text += f", {'the last' if is_row else 'most lately'} with {runs.error}"
+        text += f", {'the last' if is_row else 'most recently'} with {runs.error}"
     if since >= IN_A_ROW or (is_row and since):
         text += f"; none since {timezone.localtime(max(runs.failed)):%H:%M:%S}"
     if since >= IN_A_ROW:
@@ -119,7 +119,7 @@ def _finding(key: _Key, runs: _Runs, *, failed: int, total: int) -> Finding:
         type=type,
         text=f"{text}.",
         why="They are retried while they have attempts left, and become dead letters then.",
-        cure="See their errors. If a deploy brought them, take it back.",
+        cure="See their errors. If a deploy brought them, roll it back.",
         command=f"ojs jobs type:{type} state:retryable,discarded",
         jobs=failed,
         since=min(row) if is_row else None,
@@ -158,6 +158,6 @@ def _latest() -> dict[_Key, _Runs]:
 
 
 def _name(error: object) -> str:
-    """Return the type of an error, which is the name of a class and no text of a job."""
+    """Return the type of an error: the name of a class, and no data of a job."""
     type = error.get("type") if isinstance(error, dict) else None
     return type[:80] if isinstance(type, str) and type.isprintable() else ""

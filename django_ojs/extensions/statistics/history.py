@@ -32,7 +32,7 @@ _SUMS = ("enqueued", "completed", "failed", "discarded", "lost", "rejected", "dr
 class Point:
     """The figures of one period, which begins at `timestamp`.
 
-    Processed are the runs that ended with a result or an error, failed those with an error.
+    `processed` counts the runs that ended with a result or an error, `failed` only errors.
     `rejected` and `dropped` are the jobs that a full queue rejected, and dropped for new ones.
     `waited` and `ran` are histograms of the completed jobs; see `stats.percentiles`.
     """

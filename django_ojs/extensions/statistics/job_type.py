@@ -26,7 +26,7 @@ from django_ojs.spec import failure
 WEEK: Final = timedelta(days=7)
 _HOURS_OF_A_DAY: Final = 24
 MAX_QUEUES: Final = 20
-#: The most unsuccessful runs that are read, and the most lines of equal ones.
+#: The most unsuccessful runs that are read, and the most groups of equal ones.
 MAX_RUNS: Final = 500
 MAX_ERRORS: Final = 20
 
@@ -64,7 +64,7 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedRuns:
-    """Unsuccessful runs with one outcome and error; the job and the rest are of the latest.
+    """Unsuccessful runs with one outcome and error. `job` and the rest describe the latest run.
 
     `message` is the form of their messages (see `message_form`), "" where these were not compared.
     """
@@ -91,7 +91,7 @@ def last_week(type: str) -> list[Point]:
 
 
 def last_day(week: Sequence[Point]) -> Sequence[Point]:
-    """Return the points of the last day: those of past hours, and of the current hour."""
+    """Return the points of the last day: of 23 past hours, and of the current hour."""
     return week[-_HOURS_OF_A_DAY:]
 
 
@@ -113,10 +113,10 @@ def queues(type: str) -> list[TypeFigures]:
 
 
 def latest_errors(type: str, *, by_message: bool) -> list[FailedRuns]:
-    """Return the latest unsuccessful runs of a type, equal ones as one, the latest first.
+    """Return the latest unsuccessful runs of a type, grouped by error, the latest first.
 
-    They are among the latest 10,000 of all types, and 500 at most are read. With `by_message`, runs
-    with different messages are not equal; this is for a caller who may see the messages.
+    They are among the latest 10,000 of all types, and 500 at most are read. With `by_message`, they
+    are grouped by message as well; this is for a caller who may see the messages.
     """
     message = (
         Left(KT("error__message"), failure.MAX_FORM_CHARACTERS + 1) if by_message else Value("")

@@ -102,14 +102,14 @@ def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: Sequenc
 
 def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator[Metric]:
     depth = GaugeMetricFamily(
-        "ojs_queue_depth", "Jobs that are there, by state.", labels=["queue", "state"]
+        "ojs_queue_depth", "Stored jobs, by state.", labels=["queue", "state"]
     )
     busy = GaugeMetricFamily("ojs_workers_busy", "Jobs that run.", labels=["queue"])
     stalled_jobs = GaugeMetricFamily(
-        "ojs_progress_stalled_jobs", "Jobs that run and have stopped to report.", labels=["queue"]
+        "ojs_progress_stalled_jobs", "Running jobs that have stopped reporting.", labels=["queue"]
     )
-    # Many jobs wait in queues that a producer has made up, and few in queues that workers serve, so
-    # these are listed first.
+    # More jobs wait in queues that a producer has made up than in queues that workers serve, so the
+    # latter are listed first.
     served = {queue for (queue, _), total in totals.items() if total.runs and queue != OTHERS}
     known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True, known=served)
     by_queue = counts.by_queue(known.names)
@@ -139,7 +139,7 @@ def _pools(within: Collection[str] | None) -> Iterator[Metric]:
         return
     ratio = GaugeMetricFamily(
         "ojs_scheduling_dispatch_ratio",
-        "The part of a queue in the runs of the last minute.",
+        "The share of a queue in the runs of the last minute.",
         labels=["queue"],
     )
     for figures in scheduling.scheduling(within=within).queues[:MAX_SERIES]:

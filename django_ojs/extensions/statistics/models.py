@@ -8,9 +8,8 @@ from django_ojs.models.base import StoredModel
 class Rollup(StoredModel):
     """Counts and histograms of one minute, queue and job type.
 
-    Each writer adds rows of its own; maintenance folds them into one. A histogram is a list of
-    numbers: of the durations below 1, 2, 4, 8 … milliseconds (see
-    `rollups.bucket`).
+    Each writer adds rows of its own; maintenance merges them into one. A histogram is a list of
+    numbers of durations: below 1 ms, from 1 to 2 ms, from 2 to 4 ms … (see `rollups.bucket`).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -37,7 +36,7 @@ class Rollup(StoredModel):
         default_permissions = ()
         indexes = [
             models.Index("minute", "queue", "type", name="ojs_rollup_key"),
-            # The page of a type: a week of it, among the rows of all types.
+            # For the page of a type, which reads a week of it among the rows of all types.
             models.Index("type", "minute", name="ojs_rollup_type"),
         ]
 

@@ -13,17 +13,17 @@ from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.statistics.rollups import COLUMNS
 from django_ojs.storage import database, raw_queries
 
-#: A minute is folded this long after its end: writers may be late.
+#: The rows of a minute are folded when it is this old, because writers may be late.
 LATE: Final = timedelta(minutes=2)
 #: Rows that are written later than this are not folded before they become part of an hour.
 LATEST: Final = timedelta(hours=2)
 
 #: Older rows are kept by the hour: a month of minutes of a busy site is millions of rows.
 MINUTES: Final = timedelta(hours=50)
-#: Minutes that maintenance has missed for longer than this remain minutes.
+#: Minutes that maintenance did not merge within this time are never merged into hours.
 _MISSED: Final = timedelta(days=3)
 
-#: Rows that one transaction sums up, or a few more: it must be over before the lease is.
+#: About how many rows one transaction sums up, so that it ends before the lease expires.
 _ROWS: Final = 2 * database.BATCH
 
 #: The minute of the all-time rows.
@@ -37,7 +37,7 @@ _HOUR: Final = timedelta(hours=1)
 def fold(limit: int = database.BATCH) -> int:
     """Fold the rows of past minutes into one per minute, queue and type.
 
-    Fold up to `limit` of them, in the order of their minutes. Return how many rows there are fewer.
+    Fold up to `limit` of them, in the order of their minutes. Return how many fewer rows there are.
     """
     lately = Q(minute__gte=Now() - LATEST, minute__lt=Now() - LATE)
     split = (
@@ -60,7 +60,7 @@ def fold(limit: int = database.BATCH) -> int:
 def condition(keep: timedelta) -> str:
     """The condition in SQL for rows that `fold` or `prune` may find."""
     ago = database.dialect().ago
-    # Only the all-time rows come before the others.
+    # Only the all-time rows are that old.
     ever = f"minute < '{EVER.year + 1}-01-01'"
     lately = f"minute >= {ago(LATEST.total_seconds())} AND minute < {ago(LATE.total_seconds())}"
     split = raw_queries.condition(
@@ -72,7 +72,7 @@ def condition(keep: timedelta) -> str:
 
 @database.write_transaction
 def _fold(keys: Sequence[tuple[datetime, str, str]]) -> int:
-    # Some more keys than asked for: one condition for each would be a statement too long.
+    # This matches some more keys, but a condition for each key would make the statement too long.
     minutes, queues, types = (set(values) for values in zip(*keys, strict=True))
     return _sum_up(_rows().filter(minute__in=minutes, queue__in=queues, type__in=types))
 
@@ -100,7 +100,7 @@ def _coarsen(within: QuerySet[Rollup], keys: Sequence[tuple[str, str]], hour: da
 
 
 def prune(keep: timedelta, limit: int = 5000) -> int:
-    """Make older rows all-time rows. Return how many.
+    """Make rows that are older than `keep` all-time rows. Return how many.
 
     `fold` merges them into one for each queue and type, so the all-time sums never decrease.
     """
@@ -109,10 +109,10 @@ def prune(keep: timedelta, limit: int = 5000) -> int:
 
 
 def _sum_up(parts: QuerySet[Rollup], at: datetime | None = None) -> int:
-    """Replace the rows of each minute, queue and type by their sum, or by that of the minute `at`.
+    """Replace the rows of each minute (or of `at`, if given), queue and type by their sum.
 
-    Return how many rows there are fewer. Rows that another worker has locked are left: it may have
-    lost the lease while it does the same, and one that waited for it would lose the lease too.
+    Return how many fewer rows there are. Rows that another worker has locked are left: it may have
+    lost the lease while it does the same, and a worker that waited for it would lose it too.
     """
     by_key: dict[tuple[datetime, str, str], list[Rollup]] = {}
     for part in parts.select_for_update(skip_locked=True):

@@ -1,4 +1,4 @@
-"""Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
+"""Queries of the rollups: sums of the last minutes by queue and by type, and means."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TypeFigures:
-    """The numbers of completed and failed runs of a type."""
+    """The numbers of completed and failed runs of a type in a queue."""
 
     type: str
     queue: str
@@ -36,7 +36,7 @@ class TypeFigures:
 def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
     """Return the types whose runs failed most often, by queue.
 
-    Runs that were lost with their worker are no failures of the type.
+    Runs that were lost with their worker do not count as failures.
     """
     start = minute_of(timezone.now()) - MINUTE * (minutes - 1)
     found = _by_type(
@@ -49,9 +49,9 @@ def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
 def completed_since(
     moments: Mapping[tuple[str, str], datetime],
 ) -> dict[tuple[str, str], int]:
-    """Return the runs that completed since these moments, by queue and type; "": of any type.
+    """Return how many runs completed since these moments, by queue and type ("" is any type).
 
-    Those of whole minutes: in the minute of a moment, some may have been before it.
+    Only whole minutes count, because some runs in the minute of a moment may have been before it.
     """
     first = minute_of(min(moments.values())) + MINUTE
     rows = Rollup.primary.filter(minute__gte=first, queue__in={queue for queue, _ in moments})
@@ -73,7 +73,7 @@ def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:
 
 
 def _by_type(rows: QuerySet[Rollup], *, last: Max) -> QuerySet[Any]:
-    """Return the runs that broke, and those that are done, by type and queue."""
+    """Return the numbers of failed runs that were not lost, and of completed runs."""
     broke = Sum(F("failed") - F("lost"))
     return rows.values("type", "queue").annotate(broke=broke, done=Sum("completed"), last=last)
 
@@ -134,7 +134,7 @@ class LastMinute:
 def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, LastMinute]:
     """Return the runs of the last sixty seconds, of these queues or of all with figures.
 
-    Of the minute before the current one, a part counts: as much as lies within the sixty seconds.
+    The minute before the current one counts in part: by its share that is within the sixty seconds.
     """
     now = timezone.now()
     current = minute_of(now)
@@ -173,7 +173,7 @@ def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTot
 
 class _Histogram(JSONField):
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> list[int]:
-        """Return a number for each bucket: without rows, there is no sum."""
+        """Return a number for each bucket, because the sum of no rows is NULL."""
         found: Any = super().from_db_value(value, expression, connection)
         return [int(number or 0) for number in found]
 
@@ -181,7 +181,7 @@ class _Histogram(JSONField):
 class BucketSums(Aggregate):
     """The sum of each bucket of a histogram, as a list.
 
-    One expression, because Django takes longer for 24 of them than the database for the sums.
+    It is one expression, because Django would take longer for 24 than the database for the sums.
     """
 
     output_field = _Histogram()
@@ -190,7 +190,7 @@ class BucketSums(Aggregate):
         return self._sums(compiler, "JSON_ARRAY", "SUM(JSON_EXTRACT({}, '$[{}]'))")
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Use its own functions of JSON."""
+        """Use the JSON functions of PostgreSQL."""
         return self._sums(compiler, "JSONB_BUILD_ARRAY", "SUM(({} ->> {})::bigint)")
 
     def _sums(self, compiler: Any, function: str, bucket: str) -> Any:
@@ -220,7 +220,7 @@ def mean(histogram: Sequence[float]) -> float | None:
     total = sum(histogram)
     if not total:
         return None
-    # The n-th bucket holds 2**(n-1) to 2**n ms, and the first what took less than one.
+    # The n-th bucket holds 2**(n-1) to 2**n ms, and the first one less than 1 ms.
     middles = [0.5 if index == 0 else 0.75 * 2.0**index for index in range(len(histogram))]
     return sum(n * middle for n, middle in zip(histogram, middles, strict=True)) / total
 

@@ -36,7 +36,7 @@ BUCKETS = 24
 #: bucket.
 _BISECTIONS = 12
 
-#: What is counted, and the column of each.
+#: The kinds of counts, which are indexes of COLUMNS.
 ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED, LOST, PROGRESS_UPDATES = range(8)
 HISTORY_FAILURES = 8
 COLUMNS = (
@@ -182,8 +182,8 @@ def percentile(histogram: Sequence[int], share: float) -> float | None:
     """Return the duration in seconds that this share (0 to 1) of the jobs did not exceed.
 
     Return None without jobs. A bucket is a factor of two wide. Inside it, the number of jobs up to
-    a duration is taken to be a curve that joins those of its neighbours, which is closer than an
-    even spread: few jobs are in the upper half of a bucket whose next one is nearly empty.
+    a duration is taken to be a curve that joins the curves of its neighbours, which is closer than
+    an even spread: few jobs are in the upper half of a bucket whose next one is nearly empty.
     """
     total = sum(histogram)
     if not total:
@@ -205,7 +205,7 @@ def _part(before: int, number: int, after: int, wanted: float) -> float:
     """Return the part of a bucket, by the logarithm of the duration, that has `wanted` of its jobs.
 
     A monotone cubic through the sums at both ends of the bucket (Fritsch and Butland 1984): its
-    slopes are the harmonic means of those of the buckets on each side.
+    slopes are the harmonic means of the slopes of the buckets on each side.
     """
     start, end = _harmonic_mean(before, number), _harmonic_mean(number, after)
     low, high = 0.0, 1.0
@@ -228,7 +228,7 @@ _COUNTED: Final = {
 
 
 def count(what: Count, numbers: Numbers) -> None:
-    """Count something about jobs besides their changes of state."""
+    """Count something about jobs that is not a change of state."""
     add(_COUNTED[what], numbers)
 
 
@@ -289,7 +289,7 @@ def _dropped(change: Change) -> None:
     add(what, _numbers(change, change.before))
 
 
-#: What is counted of the changes of each trigger.
+#: The function that counts the changes of each trigger.
 CHANGED: Final[Mapping[Trigger, Callable[[Change], None]]] = {
     Trigger.ACK: _completed,
     Trigger.FAIL: _failed,

@@ -1,7 +1,7 @@
-"""How the queues, and those of each pool, are served (ojs-fair-scheduling §10.2).
+"""How the queues, and the queues of each pool, are served (ojs-fair-scheduling §10.2).
 
-The figures come from the rollups and the counts, so that a claim costs nothing more for them: a run
-counts when it ends.
+The figures come from the rollups and the counts, so they do not slow claims: a run counts when it
+ends.
 """
 
 from collections.abc import Collection
@@ -15,13 +15,13 @@ from django_ojs.spec.scheduling import ALL, Pool
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 
-#: The time of the figures, which ends now.
+#: The length of the window, which ends now.
 WINDOW: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueFigures:
-    """The runs of a queue that ended within the window, and their part of those of all queues.
+    """The runs of a queue that ended within the window, and their share of the runs of all queues.
 
     `wait_ms` is the mean time from available to started of the completed ones, None without any.
     """
@@ -35,10 +35,10 @@ class QueueFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolShare:
-    """The part of a queue in the runs of the queues of a pool.
+    """The share of a queue in the runs of the queues of a pool.
 
-    `planned` is the part that it gets by the strategy while all of them have jobs; None for the
-    strategy `strict`, which plans none.
+    `planned` is the share that the strategy gives it while all of them have jobs; None for the
+    strategy `strict`, which plans none, and for a pool with `*`.
     """
 
     queue: str
@@ -49,14 +49,14 @@ class PoolShare:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scheduling:
-    """The queues with runs or jobs in flight or in a pool, and the parts of each pool's queues."""
+    """The queues that have runs or active jobs or are in a pool, and the shares in each pool."""
 
     queues: list[QueueFigures]
     pools: dict[str, list[PoolShare]]
 
 
 def scheduling(*, within: Collection[str] | None = None) -> Scheduling:
-    """Return how the queues were served within the window, of those that the caller may use."""
+    """Return how the queues that the caller may use were served within the window."""
     recent = rollup_queries.last_minute_by_queue(within)
     active = {name: states.get(State.ACTIVE, 0) for name, states in counts.by_queue(within).items()}
     visible = {pool.name: _visible(pool, within) for pool in settings().pools}
@@ -89,7 +89,7 @@ def scheduling(*, within: Collection[str] | None = None) -> Scheduling:
 def _shares(pool: Pool, visible: Collection[str], runs: dict[str, float]) -> list[PoolShare]:
     names = [name for name in pool.queues if name != ALL]
     total = sum(runs.get(name, 0) for name in names)
-    # Which part the other queues of `*` get depends on how many there are.
+    # With `*`, each share depends on how many other queues there are.
     planned = pool.order.ratios(names) if ALL not in pool.queues and names else {}
     return [
         PoolShare(

@@ -39,14 +39,14 @@ _Histogram = Sequence[int]
 
 
 def condition() -> str:
-    """Return the SQL condition that there is something to find: a job runs."""
+    """Return the SQL condition that a job runs: only types that run are found."""
     return raw_queries.condition(Job, f"state = '{State.ACTIVE.value}'")
 
 
 def found() -> list[Finding]:
     """Find the types that run, and take much longer than at this time yesterday."""
     running = _running()
-    # Of runs that take long enough, one is seen at half of its time at nearly any moment.
+    # At nearly any moment, a slow type has a run that has run for half of SHORTEST.
     long = [key for key, seconds in running.items() if max(seconds) >= SHORTEST / 2]
     long = sorted(long, key=lambda key: -sum(running[key]))[:_MOST_TYPES]
     if not long:
@@ -66,7 +66,7 @@ def _of(
     took, usual = _p50(lately), _p50(before)
     if not usual:
         return None
-    # Of the jobs that run at a moment, long ones are a larger part than of all runs.
+    # Long runs are more frequent among running jobs than among all runs: weight runs by duration.
     by_time = [round(number * 0.75 * 2**index) for index, number in enumerate(before)]
     bound = max(SHORTEST, TIMES * (percentile(by_time, 0.95) or 0.0))
     if took >= max(SHORTEST, TIMES * usual):
@@ -84,7 +84,7 @@ def _of(
         f"{duration(usual)} or less. It holds {number_of(number, 'slot')}.",
         why="Its jobs hold their slots for longer, and others wait for these.",
         cure="See what its handler waits for, such as a service, a lock or a query. If a deploy "
-        "made it slow, take it back.",
+        "made it slow, roll it back.",
         command=f"ojs jobs type:{type} state:active",
         jobs=number,
         pages=(
@@ -111,7 +111,7 @@ def _running() -> Mapping[_Key, list[float]]:
 
 
 def _was_then(now: datetime) -> Q:
-    """The minutes around this time yesterday."""
+    """Return the condition for the minutes around this time yesterday."""
     yesterday = minute_of(now - _DAY)
     return Q(minute__gte=yesterday - _HALF_AN_HOUR, minute__lt=yesterday + _HALF_AN_HOUR)
 

@@ -26,7 +26,7 @@ _started = time.monotonic()
 class Rates:
     """Rates per minute over the last five minutes.
 
-    Processed are the runs that ended with a result or an error, failed those with an error.
+    Processed runs ended with a result or an error, failed runs with an error.
     `latency_ms` are percentiles of the time from available to started, of the jobs that were
     completed; None when there were none.
     """

@@ -44,7 +44,7 @@ class TypeRuns:
 
     @property
     def p95(self) -> float | None:
-        """The same of 95 % of them."""
+        """The seconds that 95 % of its completed jobs ran at most; None if no time is known."""
         return percentile(self.ran, 0.95)
 
     @property
@@ -58,7 +58,7 @@ def lately(limit: int) -> list[TypeRuns]:
     """Return the types that ran in the last hour: first those with the most failures lately.
 
     Then those that failed most often in the hour, then those that took most time. Runs that were
-    lost with their worker are no failures of a type.
+    lost with their worker do not count as failures.
     """
     start = minute_of(timezone.now())
     recent = Q(minute__gte=start - MINUTE * (RATE_MINUTES - 1))

@@ -1,4 +1,4 @@
-"""Totals, figures over time (ojs-admin-api §10), and those of a queue (http-binding §11.2)."""
+"""Totals and figures over time (ojs-admin-api §10); figures of a queue (http-binding §11.2)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Durable steps: a handler in ordinary Python, of which each step is done once.
+"""Durable steps: a handler is ordinary Python, and each of its steps is done once.
 
 from django_ojs.extensions import steps
 
@@ -9,7 +9,7 @@ def fulfil(order_id: int) -> str:
     parcel = steps.wait("packed", f"order-{order_id}", timeout=timedelta(days=14))
     ...
 
-An app of its own: add "django_ojs.extensions.steps" to INSTALLED_APPS.
+It is a separate app: add "django_ojs.extensions.steps" to INSTALLED_APPS.
 """
 
 from importlib import import_module

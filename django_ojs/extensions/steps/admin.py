@@ -1,4 +1,4 @@
-"""The steps of a job on its page, on an axis of time, and what an operator does to them."""
+"""The steps of a job on its page, on an axis of time, and the actions of operators on them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
 
-#: The latest steps of a job that its page shows, and the bytes of a result that it reads.
+#: How many of the latest steps the page of a job shows, and the most characters of a shown result.
 _MAX_STEPS: Final = 100
 _MAX_RESULT: Final = 16 * 1024
 #: The width of the shortest step, in units of the SVG.
@@ -60,9 +60,9 @@ _BADGES: Final[Mapping[str, Badge]] = {
         value="failed", symbol="✕", word=pgettext_lazy("state of a step", "failed"), level="bad"
     ),
 }
-#: During these, the job waits and runs on no worker.
+#: During steps of these kinds, the job waits and runs on no worker.
 _WAITS: Final = (StepKind.SLEEP, StepKind.WAIT, StepKind.GATHER)
-#: In these states a job runs again from a step.
+#: In these states a job can be run again from a step.
 _AGAIN: Final = (State.SCHEDULED, State.DISCARDED)
 
 
@@ -266,7 +266,7 @@ def _end_of(step: Step, now: datetime) -> datetime:
 
 
 def _result(step: Step) -> str:
-    """Return the result of a step as JSON, if the user may see it and it is not large."""
+    """Return the result of a step as JSON, or the length of a large one, if the user may see it."""
     text = getattr(step, "text", None)
     if text is not None:
         return json.pretty(redacted(read(text)))

@@ -28,13 +28,13 @@ def run(
     """Call a function once, and remember its result, which is JSON.
 
     A later run of the job gets the result without the call. If the process dies after the effect of
-    the function and before its result is stored, it is called again: give the service that it calls
-    `idempotency_key()`. In an `async def` handler, call `await arun(...)`.
+    the function and before its result is stored, it is called again: pass `idempotency_key()` to
+    the service that it calls. In an `async def` handler, call `await arun(...)`.
 
     An exception of the function fails the job, whose retry policy decides what follows. With
-    `retry`, the step has attempts of its own. Between them the job is scheduled, and spends no
-    attempt. When they are spent, the job fails for good with StepFailed, which is also of the class
-    of the last error.
+    `retry`, the step has attempts of its own. Between them the job is scheduled, and spends none of
+    its own. When they are spent, the job fails for good with StepFailed, which is also an instance
+    of the class of the last error.
     """
     result: R = current().run(name, function, args, kwargs, retry)
     return result
@@ -64,7 +64,7 @@ def atomic(name: str) -> AbstractContextManager[run_steps.AtomicStep]:
 
 
 def sleep(name: str, until: timedelta | datetime | str | float) -> None:
-    """Go on after some time, or at a time; meanwhile the job is scheduled, and holds nothing.
+    """Go on after some time, or at a time; meanwhile the job is scheduled, and uses no worker.
 
     `until` is a timedelta, a number of seconds, "PT5M" or "5m", or a datetime.
     """
@@ -79,7 +79,7 @@ async def asleep(name: str, until: timedelta | datetime | str | float) -> None:
 def wait(signal: str, key: str, *, timeout: timedelta | str | float | None = None) -> Any:
     """Return the payload of a signal, when it comes; the signal may have been sent before.
 
-    Meanwhile the job is scheduled, and holds nothing. Raises WaitTimedOut, also in each later run.
+    Meanwhile the job is scheduled, and uses no worker. Raises WaitTimedOut, also in later runs.
     """
     return current().wait(
         signal, key, None if timeout is None else parse_seconds(timeout, "timeout")
@@ -97,7 +97,7 @@ def gather(name: str, jobs: Iterable[Request], /) -> list[Any]:
     """Start jobs, and return their results, in order, when all have ended.
 
     `steps.gather("labels", [label.s(part) for part in parts])`. Meanwhile the job is scheduled, and
-    holds nothing. Raises StepFailed if a job did not complete.
+    uses no worker. Raises StepFailed if a job did not complete.
     """
     return current().gather(name, list(jobs))
 
@@ -108,12 +108,12 @@ async def agather(name: str, jobs: Iterable[Request], /) -> list[Any]:
 
 
 def version(name: str, latest: int = 1, /) -> int:
-    """Return the version of a part of the program by which this job began it.
+    """Return the version of a part of the program with which this job began it.
 
     if steps.version("tax"):
         steps.run("tax", compute_tax, order_id)  # new: jobs that had come by here before have 0
 
-    It is `latest` for a job that comes here first; a later run finds what was stored then.
+    It is `latest` for a job that comes here for the first time, and is stored for its later runs.
     """
     return current().version(name, latest)
 
@@ -127,7 +127,7 @@ def idempotency_key() -> str:
     """Return the key of the step whose function runs here, the same in each run of the job."""
     key = run_steps.current_key.get()
     if key is None:
-        raise StepError("idempotency_key() is for the function of a step.")
+        raise StepError("Call idempotency_key() in the function of a step.")
     return key
 
 

@@ -10,13 +10,13 @@ class StepError(Exception):
 
 
 class ProgramChanged(StepError):
-    """A run meets another step than its history says: its program was changed meanwhile."""
+    """A run takes another step than its history says: the program was changed meanwhile."""
 
 
 class StepFailed(StepError):
-    """A step failed, and has spent its attempts, or is not tried again.
+    """A step failed, and is not tried again.
 
-    It is also of the class that the function raised, if that can be imported.
+    It is also an instance of the class that the function raised, if that can be imported.
     """
 
 

@@ -20,22 +20,22 @@ from django_ojs.worker.in_flight import Run
 if TYPE_CHECKING:
     from django_ojs.finding import Finding
 
-#: Held while the steps of a run are made, which two threads of a handler may ask for at once.
+#: Held while the Steps of a run are created: two threads of a handler may need them at once.
 _making: Final = Lock()
 
 
 class _Taken:
-    """The steps of a run, made when its handler takes the first one: most handlers take none."""
+    """The Steps of a run, created when its handler takes the first: most handlers take none."""
 
     __slots__ = ("run", "steps")
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        #: On a thread of a test, its open transactions are those before the handler's.
+        #: In a test they are created now, to note the transactions that the test has open.
         self.steps = None if run_steps.is_thread_of_worker() else Steps(run)
 
     def made(self) -> Steps:
-        """Return the steps."""
+        """Return the steps, which are created if they are not yet."""
         with _making:
             if self.steps is None:
                 self.steps = Steps(self.run)
@@ -91,7 +91,7 @@ class StepsExtension(Extension):
         return (Declared(custom="django-ojs:steps"),)
 
     def may_find(self) -> str:
-        """Return the condition that a job waits."""
+        """Return the SQL condition that a job is scheduled, as each job is that waits in a step."""
         from django_ojs.extensions.steps.findings import condition
 
         return condition()

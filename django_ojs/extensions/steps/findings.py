@@ -1,4 +1,4 @@
-"""What needs attention of jobs with steps."""
+"""Findings about jobs with steps."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ def found() -> list[Finding]:
             Finding(
                 kind="steps_may_be_limited",
                 severity=Severity.ADVICE,
-                text=f"Jobs wait in a step, and their limit may drop them: {_names(types)}.",
+                text=f"Jobs wait in a step, and their rate limit may drop them: {_names(types)}.",
                 why="With on_limit drop, a job that goes on after its wait and meets the limit is "
                 "discarded between two steps.",
                 cure="Let these types wait at their limit: on_limit wait or reschedule.",

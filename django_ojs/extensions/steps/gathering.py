@@ -1,6 +1,6 @@
-"""Jobs that a step starts, and for which it waits: a group of `extensions.workflows`.
+"""Jobs that a step starts and waits for, as a group of `extensions.workflows`.
 
-Steps of other kinds need no workflows, so that extension is imported when a step needs it.
+Only steps of this kind need that extension, so it is imported when one does.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -21,7 +21,7 @@ from django_ojs.storage import database
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: It takes the place of a signal's name: the key is the id of a workflow, whose end is waited for.
+#: The `signal` of a step that waits for the end of a workflow; its `key` is the workflow's id.
 WORKFLOW: Final = "workflow"
 
 #: How the names of these workflows begin.
@@ -54,7 +54,7 @@ def is_over(step: Step) -> bool:
 
 
 def results(step: Step) -> tuple[list[Any], list[str]]:
-    """Return the results of the jobs of a step, in order, and why the failed ones failed."""
+    """Return the results of the jobs of a step, in order, and a text for each that failed."""
     from django_ojs.extensions.workflows.models import WorkflowStep
 
     steps = WorkflowStep.primary.filter(workflow_id=_id(step), type__isnull=False)
@@ -75,8 +75,8 @@ def ended(events: Sequence[NewEvent]) -> None:
     """Wake the jobs whose steps wait for these workflows."""
     for event in events:
         if str(event.data["workflow_name"]).startswith(_PREFIX):
-            # This takes the lock of a signal, so that a job that is being suspended finds the end,
-            # or is found here.
+            # `store.suspend` takes this lock too: a job that is being suspended finds the end of
+            # its workflow, or is found here.
             store.lock_signal(WORKFLOW, event.subject)
             found = Step.primary.filter(
                 signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
@@ -99,7 +99,7 @@ def waiting(keys: Collection[UUID]) -> Iterable[Step]:
 def cancel(steps: Iterable[Step]) -> None:
     """Cancel the jobs for which these steps wait."""
     if not registry.has("workflows"):
-        return  # The extension was removed, and the jobs belong to no workflow.
+        return  # The extension was removed, so there is no workflow to cancel.
     from django_ojs.extensions.workflows import operations as workflows
 
     for step in steps:

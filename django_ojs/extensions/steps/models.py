@@ -14,8 +14,8 @@ from django_ojs.spec import json
 #: The most characters of the name of a step or of a signal, and of the key of a signal.
 MAX_NAME = 200
 
-#: The attempts that count against `max_attempts`, in the JSON object of a job that was given back
-#: (ojs-core §11.10: what the document does not know has a prefix).
+#: The member with the attempts that count against `max_attempts`, in the JSON of a job that was
+#: given back. It has a prefix, because the specification does not define it (ojs-core §11.10).
 SPENT = "x_spent_attempts"
 
 
@@ -43,25 +43,24 @@ class StepStatus(models.TextChoices):
 class Step(StoredModel):
     """One step of a job. Times are the database's.
 
-    The steps of a job are numbered from 0 as its handler took them. The primary key prevents that
-    two runs store the same step, whatever else goes wrong.
+    The steps of a job are numbered from 0 in the order in which its handler took them. The primary
+    key keeps two runs from storing the same step, whatever else goes wrong.
     """
 
     pk = models.CompositePrimaryKey("job_id", "number")
-    #: It is not a foreign key, because a job can be deleted where this app is not installed any
-    #: more.
+    #: It is not a foreign key, so that jobs can be deleted after this app was removed from a site.
     job_id = models.UUIDField()
     number = models.PositiveIntegerField()
     name = models.CharField(max_length=MAX_NAME + 10)
     kind = models.CharField(max_length=8, choices=StepKind.choices)
     outcome = models.CharField(max_length=10, choices=StepStatus.choices, default=StepStatus.DONE)
-    #: The result as JSON. It is a text, because it is returned as it was stored.
+    #: The result as JSON text, because databases may change the values of a JSON column.
     result = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: it has none
     #: The error of the last attempt that failed.
     error = StoredJSONField(null=True, blank=True)
     #: How often its function was called.
     attempts = models.PositiveIntegerField(default=0)
-    #: When it is taken up again at the latest: the end of a sleep, the timeout of a wait.
+    #: When it stops waiting at the latest: the end of a sleep, the timeout of a wait, the next try.
     until = models.DateTimeField(null=True, blank=True)
     signal = models.CharField(max_length=MAX_NAME, null=True, blank=True)  # noqa: DJ001  # NULL: no wait
     key = models.CharField(max_length=MAX_NAME, null=True, blank=True)  # noqa: DJ001  # as above

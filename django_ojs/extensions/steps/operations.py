@@ -20,8 +20,8 @@ from django_ojs.storage import database, transitions
 def end_wait(job_id: UUID, number: int | None = None) -> Job:
     """End what a job waits for: a sleep is over, a wait times out, a step is tried again now.
 
-    With `number`, do so only if it is this step that waits. Raises JobNotFound, and Conflict when
-    the job is not scheduled, or no such step of it waits.
+    With `number`, do so only if this step waits. Raises JobNotFound, and Conflict when the job is
+    not scheduled, or no such step waits.
     """
     job = transitions.lock(job_id)
     waiting = Step.primary.filter(job_id=job_id, outcome=StepStatus.WAITING)
@@ -29,7 +29,7 @@ def end_wait(job_id: UUID, number: int | None = None) -> Job:
         waiting = waiting.filter(number=number)
     if job.state != State.SCHEDULED or not waiting.update(until=Now()):
         raise Conflict(
-            f"The job is {job.state}; this needs it scheduled, with a step that waits.",
+            f"The job is {job.state}; it must be scheduled, with a step that waits.",
             details={
                 "job_id": str(job_id),
                 "current_state": job.state,
@@ -43,10 +43,10 @@ def end_wait(job_id: UUID, number: int | None = None) -> Job:
 
 
 def run_again_from(job_id: UUID, number: int) -> Job:
-    """Forget a step and those after it, and run the job again, which takes these steps again.
+    """Delete a step and the steps after it, and run the job, which takes these steps again.
 
-    Jobs that a forgotten step still waits for are cancelled. Raises JobNotFound, NotFound when it
-    has no such step, and Conflict when the job is neither scheduled nor discarded.
+    Jobs that a deleted step still waits for are cancelled. Raises JobNotFound, NotFound when the
+    job has no such step, and Conflict when it is neither scheduled nor discarded.
     """
     job, waited_for = _forget(job_id, number)
     gathering.cancel(waited_for)
@@ -58,7 +58,7 @@ def _forget(job_id: UUID, number: int) -> tuple[Job, list[Step]]:
     job = transitions.lock(job_id)
     if job.state not in (State.SCHEDULED, State.DISCARDED):
         raise Conflict(
-            f"The job is {job.state}; to run it again from a step needs it discarded or scheduled.",
+            f"The job is {job.state}; to run again from a step it must be discarded or scheduled.",
             details={
                 "job_id": str(job_id),
                 "current_state": job.state,

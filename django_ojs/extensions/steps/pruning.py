@@ -9,6 +9,6 @@ from django_ojs.storage import database
 
 
 def prune_signals() -> int:
-    """Delete a batch of old signals. What a job has received is in its steps."""
+    """Delete a batch of old signals. A step keeps the payload that it has received."""
     old = StepSignal.primary.filter(sent_at__lt=Now() - of(StepsSettings).keep_signals)
     return database.delete_free(old.order_by("sent_at"))

@@ -31,7 +31,7 @@ from django_ojs.storage.transitions import Claim
 #: The kinds of steps that these clients take.
 KINDS: Final = (StepKind.RUN, StepKind.SLEEP, StepKind.WAIT)
 
-#: In a loop, the second one is "pay#2".
+#: In a loop, the second step named "pay" is "pay#2".
 _NAME: Final = re.compile(rf"[^#\x00]{{1,{MAX_NAME}}}(#[1-9][0-9]{{0,8}})?")
 
 
@@ -42,8 +42,7 @@ class ClientStep:
     number: int
     name: str
     kind: StepKind = StepKind.RUN
-    #: The key of the signal for which it waits. The name of the signal is that of the step, without
-    #: "#2".
+    #: The key of the signal for which it waits. The signal has the name of the step, without "#2".
     key: str | None = None
 
 
@@ -89,9 +88,9 @@ def suspend(
 ) -> Step:
     """Give a job back until a time, or until its signal comes.
 
-    The step's outcome is then `waiting`. The outcome is another one if there is nothing to wait for
-    (any more), and the run goes on with the step. `error` is why a step is tried again later.
-    Raises InvalidRequest for a time too far away.
+    The step's outcome is then `waiting`. Any other outcome says that there is nothing to wait for,
+    and that the run goes on. `error` is why a step is tried again later. Raises InvalidRequest for
+    a time too far away.
     """
     job, now = _held(job_id, claim), store.now()
     step, is_new, got = _meet(job, taken, now)
@@ -105,7 +104,7 @@ def suspend(
         if (found := find()) is not None:
             step.signal_id, step.result = found.pk, found.payload
             return _end(job, step, StepStatus.DONE, now, is_new=is_new)
-        has_come = lambda: find() is not None  # noqa: E731  # read where it is given
+        has_come = lambda: find() is not None  # noqa: E731  # shorter than a function
     if taken.kind == StepKind.RUN:
         step.attempts += 1
         step.error = None if error is None else dict(error)
@@ -129,7 +128,7 @@ def _held(job_id: UUID, claim: Claim) -> Job:
 
 
 def _as_it_counts(job: Job, step: Step) -> Step:
-    """Let a step that waits have all its attempts again after a retry by hand."""
+    """Return the step, with all its attempts again if it waits after a retry by hand."""
     if step.outcome == StepStatus.WAITING and job.attempt == 1:
         step.attempts = 0
     return step
@@ -138,8 +137,8 @@ def _as_it_counts(job: Job, step: Step) -> Step:
 def _meet(job: Job, taken: ClientStep, now: datetime) -> tuple[Step, bool, list[int]]:
     """Return the step of the history, or a new one after it, and whether it is new.
 
-    The third value are the signals that the job got before, if the step waits for one. This takes
-    one query, which reads few of the job's steps.
+    The third value is the ids of the signals that the job got before, if the step waits for one.
+    This takes one query, which reads few of the job's steps.
     """
     if _NAME.fullmatch(taken.name) is None:
         raise InvalidRequest.of(
@@ -165,7 +164,7 @@ def _meet(job: Job, taken: ClientStep, now: datetime) -> tuple[Step, bool, list[
     if before is not None and before.outcome == StepStatus.WAITING:
         raise _conflict(job, taken, f"The step {before.name!r} before it is not done.")
     if any(step.name == taken.name for step in near):
-        raise InvalidRequest.of("name", "is that of an earlier step: the second is name#2")
+        raise InvalidRequest.of("name", "is the name of an earlier step: call this one name#2")
     step = Step(
         job_id=job.pk,
         number=taken.number,

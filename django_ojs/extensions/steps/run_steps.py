@@ -45,7 +45,7 @@ from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.in_flight import Run
 
-#: The step whose function runs here.
+#: The idempotency key of the step whose function runs in this context.
 current_key: Final[ContextVar[str | None]] = ContextVar("ojs_step_key", default=None)
 
 
@@ -66,7 +66,7 @@ class Steps:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._job = run.job
-        #: None until it is read. The first run of a job has none to read.
+        #: None until it is read. The first run of a job has no history to read.
         self._history: list[Step] | None = [] if run.job.run == 1 else None
         self._position = 0
         self._names: dict[str, int] = {}
@@ -77,7 +77,7 @@ class Steps:
         self._over: BaseException | None = None
         #: A step that has failed, and is stored if the handler continues after all.
         self._failed: tuple[Step, bool] | None = None
-        #: The transactions that were open before, on each thread: those of a test.
+        #: The transactions that were open before the run, by thread. Only a test has any.
         self._before = {threading.get_ident(): _open_in_a_test()}
 
     # --- what a handler calls ---------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Steps:
             return version
 
     def finish(self) -> None:
-        """See that the handler, which has returned, came to the end of its history."""
+        """Check that the handler, which has returned, took all steps of its history."""
         if self._over is not None:
             raise self._over
         if self._history and self._position < len(self._history):
@@ -249,7 +249,7 @@ class Steps:
     def _next(
         self, kind: StepKind, name: str, signal: str | None = None, key: str | None = None
     ) -> Iterator[tuple[Step, bool]]:
-        """Give the block the next step, and whether it is new. No other step begins meanwhile."""
+        """Yield the next step, and whether it is new. No other step can begin in the block."""
         with self._alone(name):
             self._prepare()
             yield self._meet(kind, name, signal, key)
@@ -259,7 +259,7 @@ class Steps:
         if not self._busy.acquire(blocking=False):
             raise StepError(
                 f"The step {name!r} begins while {self._taking!r} is not done. The steps of a job "
-                "follow each other: jobs of their own run at the same time."
+                "follow each other. To do work at the same time, enqueue other jobs."
             )
         try:
             self._taking = name
@@ -272,7 +272,7 @@ class Steps:
             self._busy.release()
 
     def _check(self) -> None:
-        """Raise where no step can be taken here, before anything is done."""
+        """Raise an error if no step can be taken here, before anything is done."""
         if self._over is not None:
             raise self._over
         job = self._job
@@ -299,7 +299,7 @@ class Steps:
                     "or write the rows in `steps.atomic`."
                 )
         if "checkpoint" in job.more:
-            raise StepError("The job has saved a checkpoint: it takes no steps beside that.")
+            raise StepError("The job has saved a checkpoint: it cannot take steps as well.")
 
     def _prepare(self) -> None:
         """Read the history, once. Store a failed step if the handler has gone on after it."""
@@ -354,7 +354,7 @@ class Steps:
     # --- its outcome ------------------------------------------------------------------------------
 
     def _known(self, step: Step) -> Any:
-        """Return the result of a step of the history, or raise what it ended with."""
+        """Return the result of a step of the history, or raise the error that it ended with."""
         if step.outcome == StepStatus.FAILED:
             raise _failure_of(step)
         if step.outcome == StepStatus.TIMED_OUT:
@@ -375,7 +375,7 @@ class Steps:
         return value
 
     def _encoded(self, step: Step, result: Any) -> tuple[str | None, Any]:
-        """Return a result as JSON, and as a replay returns it."""
+        """Return a result as JSON, and as a later run will get it."""
         if result is None:
             return None, None
         try:
@@ -385,7 +385,7 @@ class Steps:
                 check_bytes(result, limit, "result", PayloadTooLarge)
         except OJSError as error:
             raise ResultRejected(
-                f"{error.message} (the step {step.name!r}, whose effects are there)"
+                f"{error.message} (the step {step.name!r}, whose effects remain)"
             ) from None
         text = json.dumps(result)
         return text, read(text)
@@ -423,7 +423,7 @@ class Steps:
     def _fail(
         self, step: Step, error: Exception, retry: RetryPolicy | None, *, is_new: bool
     ) -> None:
-        """Decide what follows an error of a step's function, and raise it if it is another one."""
+        """Decide what follows an error of a step's function. Raises Suspension or StepFailed."""
         if not is_new and self._job.attempt == 1:
             # After a retry by hand, it has all its attempts again.
             step.attempts = 0
@@ -449,7 +449,7 @@ class Steps:
             raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
-        """Write, again and again while the database is away: the step has had its effect."""
+        """Write, and try again while the database is away, because the step has had its effect."""
         link, backoff = database.connection(), Backoff()
         while True:
             try:
@@ -519,9 +519,10 @@ def is_due(job: Held, step: Step) -> bool:
 
 
 def was_woken(job: Held, step: Step) -> bool:
-    """Whether an operator ended a sleep before its time.
+    """Whether an operator ran the job before its sleep was over.
 
-    Then this is the run after the one that fell asleep. A retry by hand begins with attempt 1.
+    Then this run directly follows the one that began the sleep. It is no retry by hand, which
+    begins with attempt 1.
     """
     return job.run == step.run + 1 and job.attempt > 1
 
@@ -541,7 +542,7 @@ _NOT_OPEN: Final[_Depth] = (False, 0)
 
 
 def _depths() -> Mapping[str, _Depth]:
-    """Return how many transactions are open on each connection of this thread."""
+    """Return how many atomic blocks each connection of this thread with a transaction is in."""
     return {
         link.alias: (True, len(link.atomic_blocks))
         for link in connections.all(initialized_only=True)
@@ -550,12 +551,12 @@ def _depths() -> Mapping[str, _Depth]:
 
 
 def _open_in_a_test() -> Mapping[str, _Depth]:
-    """Return what was open on this thread before the run used it: nothing in a worker."""
+    """Return the transactions open on this thread before the run: none in a worker."""
     return {} if is_thread_of_worker() else _depths()
 
 
 def is_thread_of_worker() -> bool:
-    """Whether a worker has started this thread, where no transaction is open before a run."""
+    """Whether a worker has started this thread; then no transaction is open before a run."""
     return threading.current_thread().name.startswith("ojs-")
 
 
@@ -569,7 +570,7 @@ def _named(name: str, kind: str, key: str | None) -> str:
 
 
 def _failure_of(step: Step) -> StepFailed:
-    """Return the error of a failed step, which is also of the class that its function raised."""
+    """Return the error of a failed step, also an instance of the class that its function raised."""
     error = step.error or {}
     message = f"{error.get('message', '')} (the step {step.name!r})"
     path = error.get("exception_class")

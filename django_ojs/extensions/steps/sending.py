@@ -1,4 +1,4 @@
-"""Send signals to the jobs that wait for them now, and to those that will."""
+"""Send signals to the jobs that wait for them, now or later."""
 
 from uuid import UUID
 
@@ -45,13 +45,13 @@ def _send(name: str, key: str, payload: str) -> None:
 
 
 def wake(keys: set[UUID]) -> None:
-    """Make those of these jobs that are scheduled available, in the caller's transaction."""
+    """Make jobs available if they are scheduled, in the caller's transaction."""
     if not keys:
         return
     # A job that runs, or is about to, looks for its signal itself.
     asleep = Job.primary.filter(pk__in=keys, state=State.SCHEDULED).only("pk", "queue")
     held = transitions.lock_all(asleep)
     states = {job.pk: State.SCHEDULED for job in held}
-    # The due time is set too, so that what is true after a timer is true here.
+    # The due time is set too, so that the row is as after a timer.
     transitions.apply(Trigger.TIMER, State.AVAILABLE, states, due_at=Now(), enqueued_at=Now())
     notify.workers_of({job.queue for job in held})

@@ -1,4 +1,4 @@
-"""Write steps: each statement and each transaction checks that the job is still the run's own."""
+"""Write steps: each statement or transaction checks that the run still holds the job."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -18,7 +18,7 @@ from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.transitions import Claim
 
-#: A job that a run holds: a claimed job of our worker, or the row, for a client of the HTTP API.
+#: A job that a run holds: as our worker claimed it, or its row for a client of the HTTP API.
 Held: TypeAlias = Claimed | Job
 
 _FIELDS: Final = Step._meta.concrete_fields
@@ -40,8 +40,8 @@ def _insert_sql(vendor: str, columns: tuple[str, ...], worker: str, passes_by: b
     ops: Any = link.ops
     lock = ""
     if link.features.has_select_for_update:
-        # Until the commit, nothing takes the job back: a step is not stored for a run that another
-        # one has followed. A commit is short, and the heartbeats pass by.
+        # The lock keeps the job from being taken back until the commit, so that no step is stored
+        # for a run that another one has followed.
         lock = ops.for_update_sql(
             skip_locked=passes_by, no_key=link.features.has_select_for_no_key_update
         )
@@ -113,10 +113,10 @@ def suspend(
     at once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
     """
     assert step.until is not None
-    # A snapshot from before the lock would not have what its last holder has committed.
+    # A snapshot from before the lock would lack what the last holder of the lock has committed.
     database.dialect().read_committed(database.connection())
     if step.signal is not None:
-        # Its sender has the same lock: the signal is found here, or the sender finds the step.
+        # The sender takes the same lock: the signal is found here, or the sender finds the step.
         lock_signal(step.signal, str(step.key))
     lock(job)
     if is_new:
@@ -145,7 +145,7 @@ def lock_signal(name: str, key: str) -> None:
 
     Raises RowLocked within `database.passing_by`, where another transaction has the lock.
     """
-    # The length separates the two: "a b" and "c" are not "a" and "b c".
+    # The length keeps names and keys apart: "a b" and "c" are not "a" and "b c".
     subject = f"steps signal {len(name)} {name} {key}"
     link, dialect = database.connection(), database.dialect()
     if not dialect.lock_subject(link, subject, wait=not database.passes_by()):

@@ -38,7 +38,7 @@ def imported(found: Mapping[UUID, Any]) -> None:
     """Store the steps of new jobs. Raises InvalidRequest."""
     steps = [step for key, given in found.items() for step in _read(key, given)]
     Step.primary.bulk_create(steps)
-    # A first run would not look for steps, so the next run must not be the first one.
+    # The first run of a job does not read its steps, so the next run must not be the first.
     Job.primary.filter(OneOf("pk", list(found))).update(run=F("run") + 1)
 
 

@@ -1,4 +1,4 @@
-"""Steps over HTTP, for workers in other languages. The specification does not have these routes."""
+"""Steps over HTTP, for workers in other languages. These routes are not in the specification."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -26,7 +26,7 @@ _MOST: Final = 2**31 - 1
 
 class StepsView(JobView):
     def read(self, key: str) -> tuple[dict[str, Any], UUID, Claim]:
-        """Return the body, the job, and the claim, of which `run` is required."""
+        """Return the body, the id of the job, and the claim, which must have a `run`."""
         data = self.body()
         fields.required(data, "run")
         claim = self.claim_in(data)
@@ -62,7 +62,7 @@ class JobSteps(StepsView):
 
 
 class JobSuspension(StepsView):
-    """A run that sleeps, waits for a signal, or tries a step again later."""
+    """The suspension of a run that sleeps, waits for a signal, or tries a step again later."""
 
     needs = {"POST": Scope.WORKER}
 

@@ -51,7 +51,7 @@ class TenantsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Mark the jobs that wait."""
+        """Mark the jobs that have no mark yet."""
         return (DueStep(run=tenants.marker.mark_all, interval=60.0, batch=sys.maxsize),)
 
     openapi = Path(__file__).parent / "openapi.yaml"
@@ -63,7 +63,7 @@ class TenantsExtension(Extension):
         return findings.found()
 
     def panels(self) -> Sequence[Any]:
-        """Return the tenants of a queue."""
+        """Return the panel with the tenants of a queue."""
         from django_ojs.extensions.tenants.admin import QUEUE_TENANTS
 
         return (QUEUE_TENANTS,)
@@ -116,7 +116,7 @@ def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
 
 
 def _lacks_mark(job: Any, readmission: Readmission) -> bool:
-    """Whether a job has moved into a queue that names tenants, or is older than their names."""
+    """Whether a job has moved to a queue that names tenants, or is from before it did."""
     if job.marks & MARK or job.pk in readmission.left_out:
         return False
     return has_tenants(queue_configs.of(readmission.queue or job.queue))

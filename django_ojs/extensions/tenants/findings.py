@@ -1,4 +1,4 @@
-"""What needs attention of tenants."""
+"""The findings about tenants."""
 
 from datetime import timedelta
 
@@ -36,8 +36,8 @@ def found() -> list[Finding]:
             text=f"Tenants of queue {queue} were at their bounds in the last hour: "
             f"{number_of(jobs, 'job')} rejected.",
             why="Those jobs did not run.",
-            cure="See which of them have how many jobs on the page of the queue, start more "
-            "workers for it, or raise the bounds in its tenant_limits.",
+            cure="The page of the queue shows the waiting jobs of each tenant. Start more workers "
+            "for it, or raise the bounds in its tenant_limits.",
             jobs=jobs,
             pages=(
                 AdminPage(model=Queue, key=queue, action="configure"),

@@ -12,7 +12,7 @@ from django_ojs.operations.queues.status import QueueStatus
 class TenantStatus:
     """A tenant of a queue: its waiting jobs, its bound, and the jobs that it has in a turn.
 
-    A value is None if the tenant has no bound, or if tenants take no turns.
+    `bound` is None if the tenant has none, and `weight` if tenants take no turns.
     """
 
     tenant: str

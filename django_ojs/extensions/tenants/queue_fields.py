@@ -45,9 +45,9 @@ class _ByTenant(Object):
             if tenant != DEFAULT_TENANT and not is_tenant_id(tenant):
                 raise InvalidRequest.of(
                     path,
-                    "must have the ids of tenants as names: letters, digits and . _ : -, of "
-                    f"which the first is a letter or a digit, or {DEFAULT_TENANT} for jobs "
-                    "without one",
+                    "must have the ids of tenants as names: letters, digits and . _ : -, "
+                    f"beginning with a letter or a digit, or {DEFAULT_TENANT} for jobs "
+                    "without a tenant",
                 )
             if inner is not None:
                 self.check_value(inner, f"{path}.{tenant}")
@@ -94,5 +94,5 @@ FIELDS: Final = QueueFields(
 
 
 def has_tenants(config: QueueConfig) -> bool:
-    """Whether the tenants of the jobs of a queue are stored."""
+    """Whether a queue's configuration names tenants: has bounds or turns for them."""
     return config.part(TenantLimits) is not None or config.part(TenantFairness) is not None

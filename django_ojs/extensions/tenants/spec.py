@@ -1,6 +1,6 @@
-"""Tenants of one queue: whose job it is, and what its queue's configuration says of tenants.
+"""Tenants of one queue: which one a job belongs to, and their part of a queue's configuration.
 
-That is ojs-multi-tenancy §5 and §8, ojs-backpressure §9.2 and ojs-fair-scheduling §9.
+See ojs-multi-tenancy §5 and §8, ojs-backpressure §9.2 and ojs-fair-scheduling §9.
 """
 
 import re
@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 NUMBER: Final = 10
 MARK: Final = 1 << NUMBER
 
-#: The tenant of jobs without one (multi-tenancy §15.3). No client can name it.
+#: The tenant of jobs without one (multi-tenancy §15.3). No job can name it.
 DEFAULT_TENANT: Final = "_default"
 MAX_LENGTH: Final = 255
-#: The most jobs of one turn of a tenant, for which the other tenants wait.
+#: The most jobs of a tenant in one turn, for which the other tenants wait.
 MAX_WEIGHT: Final = 1000
 
 STRATEGIES: Final = ("fair-share",)
@@ -40,7 +40,7 @@ class TenantLimits:
     """The bounds of tenants on their waiting jobs in a queue; None is unbounded."""
 
     max_queue_depth: int | None = None
-    #: The bound of each tenant that has one of its own.
+    #: The bounds of single tenants, which take precedence.
     own: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod

@@ -1,15 +1,15 @@
 """The tenants of a queue: which jobs have one, and how many jobs of a tenant wait.
 
-The tenant of a job is in its metadata. In a queue whose configuration names tenants it has the mark
-of this extension, and nowhere else, so that the indexes by tenant have no entry for the jobs of
-other queues. Jobs that were stored before the configuration have none until `mark` or the
-maintenance (`JobMarker`) sets it.
+The tenant of a job is in its metadata. Only jobs in queues whose configuration names tenants have
+the mark of this extension, so that the indexes by tenant have no entry for the jobs of other
+queues. Jobs that were stored before the configuration have no mark until `mark` or the maintenance
+(`JobMarker`) sets it.
 
-The bound of a tenant is exact at the bound, and takes no lock alone far from it (as those of
-queues, see `backpressure.storage`): a transaction that adds jobs to a tenant holds a shared lock
-until it ends, and adds no more than a share of the bound; the jobs that are committed, and the
-share of each holder, are more than can be waiting before these transactions end. Near the bound a
-producer holds the lock alone and sees all jobs. Other tenants have other locks.
+The bound of a tenant is exact, and far from it no producer needs an exclusive lock (as for queues,
+see `backpressure.storage`). A transaction that adds jobs to a tenant holds a shared lock until it
+ends, and adds no more than a share of the bound: before these transactions end, at most the
+committed jobs and one share for each of them can be waiting. Near the bound a producer takes the
+lock exclusively, and sees all jobs. Each tenant has its own lock.
 """
 
 import time
@@ -30,22 +30,22 @@ from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import known_queues
 
-#: Jobs of a queue that one call of `mark` changes.
+#: The number of changed jobs after which a call of `mark` ends.
 _MOST: Final = 10_000
 
 #: Active jobs are included, because a retry, or a return to the queue, lets them wait again.
 _UNFINISHED: Final = (State.ACTIVE, *sorted(WAITING))
 
-#: Seconds for which jobs without a mark are expected in a queue: after its configuration names
-#: tenants, and after one was found. Processes that do not know it yet, and transactions that commit
-#: late, add some.
+#: Seconds for which jobs without a mark are expected in a queue: after its configuration begins to
+#: name tenants, and after one was found. Processes that do not know the configuration yet, and
+#: transactions that commit late, add such jobs.
 EXPECTED: Final = 600.0
-#: Seconds between two scans of a queue in which none is expected.
+#: Seconds between two scans of a queue in which no such job is expected.
 INTERVAL: Final = 3600.0
 
 
 def fill_in(envelopes: Sequence[Envelope]) -> None:
-    """Mark new jobs whose queues name tenants, as they are to be stored."""
+    """Mark new jobs whose queues name tenants, before they are stored."""
     configs = queue_configs.current()
     for envelope in distinct(envelopes):
         is_named = configs is not None and has_tenants(configs.of(envelope.queue))
@@ -65,7 +65,7 @@ def lock(queue: str, tenant: str, *, is_tried_again: bool = False) -> bool:
 def mark(queue: str) -> int:
     """Mark the unfinished jobs that have no mark, in a queue that names tenants.
 
-    Return how many jobs were changed, some thousands at most.
+    Return how many jobs were changed, about `_MOST` at most.
     """
     changed = 0
     if has_tenants(queue_configs.config_of(queue)):
@@ -84,7 +84,7 @@ def _mark_batch(queue: str, state: str) -> int:
 
 
 def mark_jobs(keys: Collection[UUID]) -> int:
-    """Mark those of these jobs that have no mark. Return how many.
+    """Mark these jobs, unless they have the mark. Return how many were changed.
 
     The caller has locked them.
     """
@@ -101,8 +101,8 @@ def _unmarked(jobs: "QuerySet[Job]") -> "QuerySet[Job]":
 class JobMarker:
     """Marks the unfinished jobs without a mark, in all queues that name tenants.
 
-    No index has these jobs, so each search of them reads the unfinished jobs of a queue: at each
-    call only while some are expected, and otherwise once an hour.
+    No index has these jobs, so a scan reads all unfinished jobs of a queue. It is made at each call
+    only while such jobs are expected, and otherwise once an hour.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,7 +115,7 @@ class JobMarker:
         self._queues.clear()
 
     def mark_all(self) -> int:
-        """Scan the queues whose time it is. Return how many jobs were changed."""
+        """Scan the queues whose next scan is due. Return how many jobs were changed."""
         configs, now, changed = queue_configs.current(), self._clock(), 0
         known = [] if configs is None else known_queues.by_name().names
         names = {name for name in known if configs and has_tenants(configs.of(name))}

@@ -34,7 +34,7 @@ def added_by(envelopes: Sequence[Envelope]) -> Added:
 
 
 def added_again(readmission: Readmission) -> Added:
-    """Return as `added_by` does for stored jobs that are to wait again."""
+    """Do as `added_by`, for stored jobs that are to wait again."""
     return _bounded((readmission.queue or job.queue, job) for job in readmission.waiting())
 
 
@@ -45,7 +45,7 @@ def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
         for queue, job in jobs:
             limits = configs.of(queue).part(TenantLimits)
             if limits is None:
-                continue  # The metadata of a stored job may be read only where they are needed.
+                continue  # The metadata are read only if needed: they may cost a query.
             if limits.depth_of(tenant := tenant_of(job.meta)) is not None:
                 added[queue, tenant] += 1
     return added
@@ -66,7 +66,7 @@ def admit(added: Added, *, is_tried_again: bool = False) -> None:
 
 
 def admit_again(readmission: Readmission) -> None:
-    """Admit stored jobs as `admit` does; leave some out, where the caller lets some wait."""
+    """Admit stored jobs as `admit` does. If the caller allows it, leave out some."""
     rejections = readmission.rejections
     for left_out in (rejections or {}).values():
         if left_out.full.part is not None:
@@ -92,7 +92,7 @@ def _of_tenant(readmission: Readmission, tenant: str) -> list[UUID]:
 
 
 def _of_others(tenant: str) -> Q:
-    # A job whose metadata have another value than a tenant's id may be found all the same.
+    # It may also find a job whose `tenant_id` is no valid id.
     named, has_none = ~Q(meta__tenant_id=tenant), Q(meta__tenant_id__isnull=True)
     return named & ~has_none if tenant == DEFAULT_TENANT else named | has_none
 
@@ -129,12 +129,13 @@ def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> 
         busy=depth is None,
         part=("tenant", tenant),
     )
-    # It has the name of multi-tenancy §8.1.
+    # The name of the limit in multi-tenancy §8.1.
     error.details["limit"] = "max_queue_depth"
     if jobs > bound:
         error.can_never_fit, error.retryable = True, False
         error.message = (
-            f"tenant {tenant} never has so many jobs at once in queue {queue}: its bound is {bound}"
+            f"{jobs} jobs at once never fit for tenant {tenant} in queue {queue}: the bound is "
+            f"{bound}"
         )
         error.hint = "Waiting does not help: send fewer jobs at a time."
     error.needs = jobs, 0

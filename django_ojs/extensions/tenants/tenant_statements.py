@@ -1,4 +1,4 @@
-"""The statements about tenants, by the database of the jobs."""
+"""The statements about tenants, for each kind of database."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class TurnJob:
 
 
 class TenantStatements:
-    """The statements of SQLite; those of other databases differ in parts."""
+    """The statements of SQLite. Subclasses for other databases override some."""
 
     #: The tenant of a job in SQL, as its index has it.
     tenant: ClassVar[str] = f"""CASE WHEN json_type(meta, '$.tenant_id') = 'text'
@@ -62,7 +62,7 @@ class TenantStatements:
             Path(__file__).parent / "statements",
             tenant=self.tenant,
             marked=self.marked,
-            # The condition of the index; the planner compares the lists.
+            # The planner uses the index only if the list is the same as in its condition.
             is_waiting=f"IN ({states})",
         )
 
@@ -74,11 +74,11 @@ class TenantStatements:
         return False
 
     def lock(self, queue: str, tenant: str, timeout: float) -> bool:
-        """Lock a tenant of a queue until the transaction ends: no other adds jobs to it.
+        """Lock a tenant of a queue until the transaction ends: no other one adds jobs to it.
 
-        Wait for the transactions that have added jobs to it; OperationalError after `timeout`
-        seconds, or on a deadlock. False where the transaction sees only what was committed before
-        it began.
+        Wait for the transactions that have added jobs to it. Raises OperationalError after
+        `timeout` seconds, or on a deadlock. Return False if the transaction sees only what was
+        committed before it began.
         """
         self._dialect.begin_write(database.connection())
         return True
@@ -122,7 +122,7 @@ class TenantStatements:
     ) -> list[TurnJob]:
         """Return the best available jobs of these turns for which the condition holds, locked.
 
-        As many as `limit`, of the first turns.
+        There are at most `limit` jobs, from the first turns.
         """
         found: list[TurnJob] = []
         for turn in turns:
@@ -188,9 +188,9 @@ class _PostgreSQL(TenantStatements):
 
 
 class _MariaDB(TenantStatements):
-    """The tenant is a column, because an index has no expression; locks are those of rows."""
+    """The tenant is a column, because an index has no expression; it locks rows."""
 
-    #: It has locks of parts of a queue.
+    #: The dialect of MariaDB, which can lock a part of a queue.
     _dialect: Any
     tenant = "tenant"
     marked = "tenant IS NOT NULL"
@@ -219,7 +219,7 @@ _BY_NAME: Final = {"postgresql": _PostgreSQL, "sqlite": TenantStatements, "maria
 
 
 def statements() -> TenantStatements:
-    """Return those of the database of the jobs."""
+    """Return the statements for the database of the jobs."""
     return _of(database.dialect())
 
 

@@ -12,7 +12,7 @@ A claim reads the tenants that it takes jobs of, and the next ones: it steps thr
 one tenant to the next, however many jobs each has (`tenants_in_turn.sql`).
 
 Limits by key hold as elsewhere: they choose among the jobs in the order of the turns. A job that
-its limit does not let start takes no turn of its tenant.
+its limit does not let start does not count in the turn of its tenant.
 """
 
 import random
@@ -30,12 +30,13 @@ from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
-#: Tenants that a claim reads beyond those that it needs: the jobs of some may be locked by other
-#: claims. A process that begins chooses among as many.
+#: Tenants that a claim reads beyond the number that it needs: the jobs of some may be locked by
+#: other claims.
 _SPARE: Final = 20
+#: Tenants that the first claim of a process reads at least, to begin at a random one.
 _FIRST: Final = 100
-#: Queries for the jobs of one claim: after each, one tenant at least has no more jobs. A claim that
-#: needs more returns fewer jobs than it could.
+#: The most queries for the jobs of one claim: after each, at least one tenant has no more jobs. A
+#: claim that needs more returns fewer jobs than it could.
 _ROUNDS: Final = 10
 
 
@@ -43,7 +44,7 @@ _ROUNDS: Final = 10
 class TurnPosition:
     """Whose turn it is among the tenants of a priority."""
 
-    #: Their turns begin after this one's.
+    #: The tenant after which the turns continue.
     after: str = ""
     #: The tenant whose turn has begun, and the jobs that it has had in this turn.
     tenant: str | None = None
@@ -79,9 +80,9 @@ positions: Final = in_memory_state.register(Positions())
 
 
 def begin(request: ClaimRequest) -> RuledClaim:
-    """Begin a claim: bring the order, unless the turns are off.
+    """Begin a claim in the order of the turns, unless they are off.
 
-    Jobs that must run alone are few, and are claimed in the order of other queues.
+    Jobs that must run alone are few, and are claimed in the order of a queue without turns.
     """
     fairness = queue_configs.of(request.queue).part(TenantFairness)
     if fairness is None or request.isolation is Isolation.ALONE:
@@ -108,8 +109,7 @@ class _Claim(RuledClaim):
     def _find(self, limit: int, condition: Condition) -> list[Candidate]:
         """Return up to `limit` available jobs in the order of their turns, locked.
 
-        Those of a time at which the queue named no tenants are not among them, until they are
-        marked.
+        Jobs from before the queue named tenants are not found until they are marked.
         """
         found = self._by_turns(limit, condition)
         self._jobs = {job.candidate.id: job for job in found}
@@ -150,13 +150,13 @@ class _Claim(RuledClaim):
                 by_turn.setdefault((job.priority, job.tenant), {})[job.candidate.id] = job
             had_fewer = _exhausted(turns, by_turn, needed)
             for priority, tenants in by_priority.items():
-                # Only here: the jobs of the priorities that wait are not kept, but found again.
+                # Only of this priority: jobs of lower ones are not kept, but found again.
                 exhausted |= {share for share in had_fewer if share[0] == priority}
                 for tenant in tenants:
                     share = priority, tenant
                     found.setdefault(share, {}).update(by_turn.get(share, {}))
                 if not all((priority, tenant) in exhausted for tenant in tenants):
-                    # Jobs of lower priorities wait until it is known that there are no more.
+                    # Jobs of lower priorities wait until this one is known to have no more.
                     break
         return [
             job
@@ -234,7 +234,7 @@ class _Claim(RuledClaim):
 def _exhausted(
     turns: Sequence[Turn], found: Mapping[_Share, Collection[UUID]], limit: int
 ) -> set[_Share]:
-    """Return the tenants that had fewer jobs than their turn, as far as the limit shows."""
+    """Return tenants that had fewer jobs than their turn asked for, before the limit."""
     exhausted, total = set(), 0
     for turn in turns:
         share = turn.priority, turn.tenant

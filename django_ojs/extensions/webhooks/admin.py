@@ -1,4 +1,4 @@
-"""Webhooks: created with a secret that is shown once, changed, tested, and their deliveries."""
+"""The pages to create, change and test webhooks, and their deliveries. A secret is shown once."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar

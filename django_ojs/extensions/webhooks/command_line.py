@@ -156,7 +156,7 @@ def _show(console: Console, options: Options) -> int:
 
 
 def _hints(webhook: Webhook, latest: list[DeliveryWithJob]) -> list[str]:
-    """Return what to do about a webhook that gets nothing."""
+    """Return what to do about a disabled webhook, or a dead delivery."""
     hints = []
     if not webhook.active:
         hints.append(
@@ -235,8 +235,8 @@ _ACTIONS: Final = {
     ),
     "disable": _set_active(
         False,
-        "%(receiver)s is disabled: it gets no events, and those until it is enabled are not "
-        "sent later.",
+        "%(receiver)s is disabled: it gets no events, and events from before it is enabled "
+        "are not sent later.",
     ),
     "test": _test,
     "retry": _retry,
@@ -261,8 +261,8 @@ SUBCOMMANDS: Final = (
         description=(
             "list: the webhooks, whether each is active, how many deliveries in a row have failed, "
             "and the last one. show: one webhook with its latest deliveries and their errors. "
-            "enable, disable: a webhook that is disabled gets no events, and after it is enabled "
-            "those from then on. test: send the event webhook.test now, from this machine. retry: "
+            "enable, disable: a disabled webhook gets no events; once it is enabled, it gets the "
+            "events from then on. test: send the event webhook.test now, from this machine. retry: "
             "send dead deliveries again; all of them with `manage.py ojs retry is:dead "
             "queue:ojs-webhooks`."
         ),

@@ -36,7 +36,7 @@ class WebhooksExtension(Extension):
         )
 
     def subcommands(self) -> Sequence[Any]:
-        """Return `webhooks`."""
+        """Return the subcommand `webhooks`."""
         from django_ojs.extensions.webhooks import command_line as webhooks
 
         return webhooks.SUBCOMMANDS

@@ -1,4 +1,4 @@
-"""What needs attention of webhooks."""
+"""The findings about webhooks."""
 
 from django.db.models import Count, Min
 

@@ -1,4 +1,4 @@
-"""The handlers of this package's own jobs. Django imports this module as it does for every app."""
+"""The handler of deliveries. django_ojs imports the module `jobs` of every app."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from django_ojs.spec.failure import DeadLetter, Discard, Retry
 @job(webhooks.JOB_TYPE, queue=webhooks.QUEUE, retry=webhooks.RETRY)
 def deliver_webhook(context: JobContext, subscription: str, event: dict[str, Any]) -> Any:
     """Deliver an event to a webhook (ojs-webhooks §7)."""
-    # Every process imports this module, and only a worker runs this.
+    # Every process imports this module, but only a worker needs these.
     from django_ojs.extensions.webhooks import sending
     from django_ojs.extensions.webhooks.operations import deliveries
 

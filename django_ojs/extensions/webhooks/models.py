@@ -67,7 +67,7 @@ class Webhook(StoredModel):
 
 
 class WebhookDelivery(StoredModel):
-    """An event that is sent to a webhook. It has the id of the job which sends it."""
+    """The delivery of an event to a webhook. It has the id of the job that sends the event."""
 
     id = models.UUIDField(primary_key=True)
     webhook = models.ForeignKey(Webhook, models.CASCADE, db_index=False, related_name="deliveries")

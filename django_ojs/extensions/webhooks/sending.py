@@ -1,7 +1,7 @@
 """Send one event to a webhook: signed, and to addresses that are allowed (ojs-webhooks §5.3, §8).
 
-The connection is guarded as that of a payload: a name is resolved once, its addresses are checked,
-and the connection goes to a checked one. Redirects are not followed.
+The connection is guarded like one for a payload: a name is resolved once, its addresses are
+checked, and the connection goes to a checked one. Redirects are not followed.
 """
 
 import time
@@ -36,7 +36,7 @@ TOO_MANY: Final = 429
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SendingResult:
-    """The result of an attempt. `status` is 0 without a response, and `reason` says why."""
+    """The result of an attempt. `status` is 0 without a response. `reason` is why it failed."""
 
     status: int = 0
     reason: str = ""
@@ -77,7 +77,7 @@ def send(
         reason = f"no response: {cause}" if cause else "no response"
         return SendingResult(reason=reason, milliseconds=_since(began))
     except ImportError:
-        return SendingResult(reason="it needs a library: install django-ojs[payloads]")
+        return SendingResult(reason="webhooks need a library: install django-ojs[payloads]")
 
 
 def event_of_test(webhook: Webhook) -> dict[str, Any]:

@@ -16,19 +16,19 @@ SUBSCRIPTION_PREFIX: Final = "sub_"
 DELIVERY_PREFIX: Final = "del_"
 SECRET_PREFIX: Final = "whsec_"
 
-#: The delays before the second attempt and those after it (§7.2).
+#: The delays before the second and each later attempt (§7.2).
 DELAYS: Final = tuple(
     timedelta(seconds=seconds) for seconds in (30, 120, 600, 3600, 14_400, 43_200, 86_400)
 )
 MAX_ATTEMPTS: Final = len(DELAYS) + 1
-#: A delivery whose worker died waits for the delay of this policy.
+#: The policy for runs that fail in another way than a request does, such as by a timeout.
 RETRY: Final = RetryPolicy(
     max_attempts=MAX_ATTEMPTS,
     initial_interval=DELAYS[0],
     backoff_coefficient=4.0,
     max_interval=DELAYS[-1],
 )
-#: Seconds until a response has to be there (§7.3).
+#: Seconds within which the response has to arrive (§7.3).
 TIMEOUT: Final = 30.0
 #: Deliveries in a row without a success, after which a webhook is disabled.
 DISABLED_AFTER: Final = 10

@@ -62,7 +62,7 @@ class WebhookView(OJSView):
 
 
 class Subscriptions(WebhookView):
-    """The webhooks (§6.2), and the creation of one (§6.1)."""
+    """List the webhooks (§6.2), and create one (§6.1)."""
 
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
@@ -73,7 +73,7 @@ class Subscriptions(WebhookView):
         return {**found, "count": len(found["subscriptions"])}
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Create a webhook. The response is the only one with its secret."""
+        """Create a webhook. No later response repeats its secret."""
         given = self.read()
         if not given.queues:
             self.access.check_all_queues()
@@ -129,7 +129,7 @@ class SubscriptionTest(WebhookView):
 
 
 class SubscriptionSecret(WebhookView):
-    """A new secret; the former one also signs for a day (§8.3)."""
+    """Make a new secret; for a day, deliveries are signed with the former one too (§8.3)."""
 
     needs = {"POST": Scope.ADMIN}
 

@@ -29,7 +29,7 @@ from django_ojs.spec.times import elapsed
 from django_ojs.storage.dialects.expressions import OneOf
 
 STEPS_PER_PAGE: Final = 100
-#: A larger workflow has no picture and no filter of its steps.
+#: A workflow with more jobs has no picture and no list of its steps.
 MAX_DRAWN: Final = 5_000
 
 BADGES: Final[Mapping[str, Badge]] = {
@@ -172,7 +172,7 @@ class WorkflowAdmin(OperatorModelAdmin):
 
 
 def _tabs(current: str, name: str) -> list[tuple[Badge | None, str, bool]]:
-    """Return, for all states and for each, a badge, a query and whether it is the current one."""
+    """Return the tabs, "all" first: badge, query, and whether the tab is the current one."""
     names = {"q": name} if name else {}
     found: list[tuple[Badge | None, str, bool]] = [
         (None, f"?{urlencode(names)}", current not in BADGES)
@@ -214,7 +214,7 @@ def _first_types(rows: Sequence[Workflow]) -> dict[UUID, str | None]:
 
 
 def _why_it_waits(steps: Sequence[StepRow], may_see: bool) -> tuple[StepRow, str] | None:
-    """Return a step of a workflow without a running job, and a sentence on what it waits for."""
+    """Return a step and what it waits for, in a sentence; None if a job of the workflow runs."""
     if any(step.job_state == State.ACTIVE for step in steps):
         return None
     for step in steps:

@@ -1,6 +1,6 @@
 """The graph of a workflow as a picture, from top to bottom. A wide group is one node.
 
-Any number of steps makes at most MAX_ROWS rows of MAX_WIDTH nodes.
+Any number of steps makes at most MAX_ROWS + 1 rows of MAX_WIDTH nodes.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from django_ojs.admin.job_list import STATE_BADGES, Badge
 from django_ojs.extensions.workflows.models import StepState
 from django_ojs.spec.states import State
 
-#: How many alike steps are drawn one by one.
+#: The most alike steps that are drawn one by one.
 MAX_ALIKE: Final = 4
 MAX_WIDTH: Final = 5
 MAX_ROWS: Final = 30
@@ -28,7 +28,7 @@ _MARGIN: Final = 8
 #: Characters that fit in a box.
 _LABEL: Final = 25
 
-#: The badges of steps without a job, or whose job has ended.
+#: The badges of steps. An enqueued step has the badge of its job, if that is known.
 _STEP_BADGES: Final[Mapping[str, Badge]] = {
     StepState.WAITING: Badge(
         value="waiting", symbol="○", word=pgettext_lazy("state of a step", "waiting"), level=""
@@ -51,7 +51,7 @@ _STEP_BADGES: Final[Mapping[str, Badge]] = {
         value="skipped", symbol="∅", word=pgettext_lazy("state of a step", "skipped"), level=""
     ),
 }
-#: A node that stands for several steps has the first of these levels that one of them has.
+#: A node that stands for several steps has the first of these levels that any of the steps has.
 _LEVELS: Final = ("bad", "blue", "fair", "")
 
 
@@ -132,7 +132,7 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
     clusters = _clusters(steps)
     rows = _rows(clusters.values())
     replaced = {id(old): new for new, olds in _merged_rows(rows) for old in olds}
-    # A box that stands for several rows is in the first of them.
+    # A box that stands for several rows is drawn in the first of them.
     boxes = _without_repeats([replaced.get(id(each), each) for each in row] for row in rows)
     final = {key: replaced.get(id(each), each) for key, each in clusters.items()}
     width = max((len(row) for row in boxes), default=1)

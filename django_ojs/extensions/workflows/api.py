@@ -69,8 +69,8 @@ class WorkflowRequest:
     def enqueue(self) -> EnqueuedWorkflow:
         """Store the workflow, in the transaction that is open on the jobs' database.
 
-        Its first jobs are enqueued in the same transaction; the others when those that they wait
-        for have ended. Raises an OJSError that names the path and the rule, such as
+        Its first jobs are enqueued in the same transaction; each other job when the jobs that it
+        waits for have ended. Raises an OJSError that names the path and the rule, such as
         "steps[1].jobs[0].priority must be an integer", and as `handler.enqueue` does.
         """
         graph = self.graph()
@@ -87,7 +87,7 @@ class WorkflowRequest:
         return await sync_to_async(self.enqueue)()
 
     def definition(self, path: str = "") -> dict[str, Any]:
-        """Return the workflow as a client would send it; `path` is its place in another."""
+        """Return the workflow as a client would send it; `path` is its place in an outer one."""
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ class _Graph(WorkflowRequest):
 
     def graph(self) -> Graph:
         try:
-            # super() does not work here, because dataclass makes another class for its slots.
+            # super() does not work here, because dataclass makes a new class for the slots.
             return WorkflowRequest.graph(self)
         except OJSError as error:
             # The message has the path in the definition, as over HTTP; the hint has the names.
@@ -196,7 +196,7 @@ def chain(*steps: Part, name: str | None = None) -> WorkflowRequest:
 def group(*jobs: Part, name: str | None = None) -> WorkflowRequest:
     """Run jobs side by side: `ojs.group(*[resize.s(size) for size in SIZES])`.
 
-    The group has succeeded when all of them have; one that fails stops none of the others.
+    The group has succeeded when all its jobs have; a job that fails stops none of the others.
     """
     return _Sequence("group", _checked(jobs, "group"), name)
 
@@ -208,7 +208,7 @@ def batch(
     on_failure: Request | None = None,
     name: str | None = None,
 ) -> WorkflowRequest:
-    """Run jobs side by side, and then a callback, exactly once.
+    """Run jobs side by side, and then the callbacks that apply, each exactly once.
 
     `on_complete` runs when all jobs have ended, `on_success` when all of them succeeded,
     `on_failure` when one failed. `ctx.parent_results` of a callback has the results of all jobs, in
@@ -227,7 +227,7 @@ def batch(
 def graph(*steps: NamedStep, name: str | None = None) -> WorkflowRequest:
     """Run steps that wait for others by name, in any order without a cycle.
 
-    Each names in `after` those that must have succeeded::
+    Each step names in `after` the steps that must succeed first::
 
         ojs.graph(
             ojs.step("charge", charge.s(order.pk)),
@@ -244,9 +244,9 @@ def graph(*steps: NamedStep, name: str | None = None) -> WorkflowRequest:
 
 
 def step(name: str, part: Part, *, after: Sequence[str] = ()) -> NamedStep:
-    """Name a step of a `graph`; it starts when those that it names in `after` have succeeded.
+    """Name a step of a `graph`; it starts when the steps named in `after` have succeeded.
 
-    `ctx.parent_results` has the results of those, in the order of `after`.
+    `ctx.parent_results` has their results, in the order of `after`.
     """
     if isinstance(after, str):
         raise TypeError(f"step({name!r}) needs a list: after=[{after!r}].")
@@ -269,7 +269,7 @@ def cancel_workflow(workflow_id: UUID | str) -> Workflow:
 
 
 def _job_of_atomic_handler() -> UUID | None:
-    """Return the job that is running here, if its handler is atomic."""
+    """Return the id of the job that is running here, if its handler is atomic."""
     context = current_context()
     handler = None if context is None else registry.handlers.get(context.job.type)
     return (

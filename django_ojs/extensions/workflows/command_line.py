@@ -50,7 +50,7 @@ _WITHOUT_JOB: Final = (StepState.WAITING, StepState.READY, StepState.SKIPPED)
 
 
 def _ids(options: Options) -> list[UUID]:
-    unnamed = "Name the workflow by its id; `manage.py ojs workflows list` has those there are."
+    unnamed = "Name the workflow by its id; `manage.py ojs workflows list` shows the ids."
     return parsed_ids(options["ids"], unnamed=unnamed)
 
 
@@ -58,7 +58,7 @@ def _list(console: Console, options: Options) -> int:
     if options["ids"]:
         raise usage_error("`list` has no ids: `manage.py ojs workflows show ID` shows one.")
     page = read_page(options, partial(workflows.page, state=options["state"]))
-    none = "There is no such workflow." if options["state"] else "No workflows."
+    none = "No workflow is in this state." if options["state"] else "No workflows."
     is_table = write_list(console, "workflows", _COLUMNS, page.rows, none=none, next=page.after)
     if is_table and page.after is not None:
         console.prose(f"There are more: --after={page.after}")
@@ -204,7 +204,7 @@ SUBCOMMANDS: Final = (
         help="list workflows, show the steps of one, cancel them",
         description=(
             "list: the workflows, the latest first, and how far each is. show: the steps of one, "
-            "their states, which jobs they are and what the others wait for. cancel: cancel "
+            "with their states, their jobs and what waiting steps wait for. cancel: cancel "
             "workflows with their jobs that have not ended; the steps that wait never start, and "
             "what their jobs have done so far stays done."
         ),

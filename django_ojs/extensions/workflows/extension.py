@@ -30,7 +30,7 @@ from django_ojs.storage import schema
 if TYPE_CHECKING:
     from django_ojs.extensions.workflows.workflow_advancer import WorkflowAdvancer
 
-#: Later jobs of a workflow that runs may read the results of those that have ended.
+#: These jobs are kept, because later jobs of a running workflow may read their results.
 _NEEDED: Final = (
     f"ojs_job.marks & {MARK} <> 0 AND EXISTS (SELECT 1 FROM ojs_workflow_step AS s "
     "JOIN ojs_workflow AS w ON w.id = s.workflow_id "
@@ -108,12 +108,12 @@ class WorkflowsExtension(Extension):
         )
 
     def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
-        """Advance workflows at any delay, because a workflow has no time at which it is due."""
+        """Advance workflows whatever `behind` is, because a workflow has no time when it is due."""
         return (_advancing(5.0),)
 
     def _ended(self, change: Change) -> None:
         if (advancer := self._advancer) is None:
-            return  # The thread has just ended.
+            return  # The last worker has just ended.
         jobs = change.jobs()
         advancer.add(
             [

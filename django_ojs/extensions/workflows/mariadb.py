@@ -19,7 +19,7 @@ from django_ojs.storage.statements import Statements
 
 
 def take_ended_jobs(workflow_ids: Collection[UUID], limit: int) -> list[tuple[Any, ...]]:
-    """Take the oldest rows of some workflows; those of transactions that are open are left."""
+    """Take the oldest rows of some workflows, except those that open transactions have locked."""
     rows = EndedWorkflowJob.primary.filter(workflow_id__in=workflow_ids).order_by("id")
     locked = rows.select_for_update(skip_locked=True)[:limit]
     found = list(locked.values_list("id", "workflow_id", "job_id", "state"))
@@ -40,7 +40,7 @@ def save(
 def end_steps(
     statements: Statements, ended: Mapping[UUID, StepState], values: Mapping[str, Any]
 ) -> list[UUID]:
-    """End those of these steps that are enqueued, and return their ids."""
+    """End the steps that are still enqueued, and return their ids."""
     steps = WorkflowStep.primary.filter(pk__in=ended, state=StepState.ENQUEUED).order_by("pk")
     found = list(steps.select_for_update().values_list("pk", flat=True))
     by_state: defaultdict[StepState, list[UUID]] = defaultdict(list)

@@ -14,7 +14,7 @@ from django_ojs.spec import ids
 
 
 class WorkflowState(models.TextChoices):
-    """The state of a workflow (ojs-workflows §8.1). Its first jobs are enqueued with it."""
+    """The state of a workflow (ojs-workflows §8.1). It runs as soon as it is created."""
 
     RUNNING = "running", _("Running")
     COMPLETED = "completed", _("Completed")
@@ -26,7 +26,7 @@ class StepState(models.TextChoices):
     """The state of a step. While it is enqueued, the state of its job is more precise."""
 
     WAITING = "waiting", _("Waiting")
-    #: It may start, but its queue had no room for its job.
+    #: It may start, but its job could not be enqueued, because its queue was full for example.
     READY = "ready", _("Ready")
     ENQUEUED = "enqueued", _("Enqueued")
     COMPLETED = "completed", _("Completed")
@@ -40,7 +40,7 @@ class StepState(models.TextChoices):
 class Workflow(StoredModel):
     """A graph of steps, and how far it is (ojs-workflows §3).
 
-    `jobs_total` and the other counters are about steps that have a job and are no callbacks.
+    The counters of jobs leave out callbacks; `steps_left` counts them, and joins too.
     """
 
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
@@ -56,9 +56,9 @@ class Workflow(StoredModel):
     jobs_total = models.PositiveIntegerField()
     jobs_completed = models.PositiveIntegerField(default=0)
     jobs_failed = models.PositiveIntegerField(default=0)
-    #: Steps that have not ended, callbacks and joins included.
+    #: How many steps have not ended.
     steps_left = models.PositiveIntegerField()
-    #: Whether a step failed that fails the workflow, which ends when all steps have.
+    #: Whether the workflow fails because a step failed. It ends when all its steps have ended.
     has_failed = models.BooleanField(default=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -100,8 +100,8 @@ MARK: Final = 1 << NUMBER
 class WorkflowStep(StoredModel):
     """A step of a workflow: a job, or a join, which has none (see `spec.graph.GraphStep`).
 
-    `id` is the id of its job, given when the workflow is created, so that no step can have two.
-    `parents` and `dependents` are positions of other steps of the workflow.
+    `id` is also the id of its job, given when the workflow is created, so that no step gets two
+    jobs. `parents` and `dependents` are positions of other steps of the workflow.
     """
 
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
@@ -136,7 +136,7 @@ class WorkflowStep(StoredModel):
     start_after = models.DateTimeField(null=True, blank=True)
     #: The result of its job. A result that is too large for `parent_results` is not copied.
     result = StoredJSONField(null=True, blank=True)
-    #: The length of the result of its job.
+    #: The length of the result of its job, in characters of JSON.
     result_size = models.PositiveBigIntegerField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -171,7 +171,7 @@ class WorkflowStep(StoredModel):
 
 
 class EndedWorkflowJob(StoredModel):
-    """A job of a workflow that has ended, until the workflow has been advanced.
+    """The end of a job of a workflow, until the workflow has been advanced.
 
     A trigger on `ojs_job` appends the rows, in the transaction that ends the job, so that no
     operation can forget to. They are only appended and deleted: members of a group that end at the

@@ -67,7 +67,7 @@ def take_ended_jobs(
 class EndedStep:
     """A step that has ended.
 
-    It lacks what only its job needs, because a group may have thousands of steps.
+    It lacks the columns that only the job needs, because a group may have thousands of steps.
     """
 
     pk: UUID
@@ -85,7 +85,7 @@ class EndedStep:
 
 
 def end_steps(ended: Mapping[UUID, StepState]) -> list[EndedStep]:
-    """Store how the jobs of steps ended, with their results; return those that had not ended."""
+    """End the steps that are still enqueued, with the results of their jobs; return them."""
     values = {"most": MAX_COPIED, "completed": State.COMPLETED.value}
     if _is_mariadb():
         keys = mariadb.end_steps(_STATEMENTS, ended, values)
@@ -136,7 +136,7 @@ def set_state(steps: Sequence[WorkflowStep], state: StepState) -> None:
 
 
 def try_again(step: WorkflowStep, error: Mapping[str, Any], delay: timedelta) -> None:
-    """Store that the job of a step could not be enqueued, and is tried again after a delay."""
+    """Store that the job of a step could not be enqueued; it is tried again after a delay."""
     WorkflowStep.primary.filter(pk=step.pk).update(
         state=StepState.READY.value,
         error=dict(error),
@@ -180,10 +180,10 @@ _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED
 
 
 class DueWorkflows:
-    """The workflows of which a job has ended, or a step waits for room in its queue.
+    """The workflows in which a job has ended, or a step could not be enqueued before.
 
     They take turns in the order of their ids, so that many workflows that cannot advance now,
-    because their queues are full, do not keep the others from it.
+    because their queues are full, do not keep the others from advancing.
     """
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class DueWorkflows:
         self._ready_after: UUID | None = None
 
     def next(self, limit: int) -> list[UUID]:
-        """Return up to `limit` of each kind."""
+        """Return up to `limit` workflows of each of the two kinds."""
         if not raw_queries.holds(due_condition()):
             return []
         ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)
@@ -208,7 +208,7 @@ due: Final = in_memory_state.register(DueWorkflows())
 
 
 def due_condition() -> str:
-    """Whether there are any such workflows, in SQL."""
+    """Return the SQL condition that there is a due workflow."""
     ready = (
         f"state = '{StepState.READY.value}'"
         f" AND (start_after IS NULL OR start_after <= {database.dialect().now})"
@@ -218,7 +218,7 @@ def due_condition() -> str:
 
 
 def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:
-    """Return the workflows of some rows, those after the cursor first, then those before it."""
+    """Return the workflows of some rows, first those after the cursor, then the others."""
     keys = rows.order_by("workflow_id").values_list("workflow_id", flat=True).distinct()
     if after is None:
         return list(keys[:limit])
@@ -229,6 +229,6 @@ def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UU
 
 
 def with_ended_jobs(workflow_ids: Collection[UUID]) -> list[UUID]:
-    """Return those of the workflows that the journal has a row about."""
+    """Return which of these workflows have rows in the journal."""
     rows = EndedWorkflowJob.primary.filter(OneOf("workflow_id", workflow_ids))
     return list(rows.values_list("workflow_id", flat=True).distinct())

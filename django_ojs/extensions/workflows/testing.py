@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def _create(
     recorder: Recorder, graph: Graph, queues: Sequence[str], store: Callable[[], Workflow]
 ) -> Workflow:
-    """Record the definition, and the jobs of the first steps; later ones never start."""
+    """Record the workflow, and the jobs of its first steps; later steps never start."""
     now = timezone.now()
     workflow = Workflow(
         id=graph.id or ids.uuid7(),
@@ -79,7 +79,7 @@ def _found(recorder: Recorder, workflow_id: UUID) -> tuple[Workflow, list[UUID]]
 
 
 def _cleared(jobs: Collection[UUID]) -> None:
-    # A step has the id of its job. Without its workflow no deleted job counts as failed.
+    # A step has the id of its job. Workflows go first, because a deleted job fails its workflow.
     steps = WorkflowStep.primary.filter(pk__in=jobs)
     begun = set(steps.values_list("workflow_id", flat=True))
     for model in (EndedWorkflowJob, WorkflowStep):

@@ -26,8 +26,8 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 
-#: The states in the specification. A step whose condition was not met is cancelled too, and has a
-#: reason.
+#: The specification's states. It has none for a step whose condition was not met: such a step is
+#: cancelled, with a reason.
 _STATES: Final[Mapping[str, str]] = {
     StepState.WAITING: "waiting",
     StepState.READY: "waiting",
@@ -42,7 +42,7 @@ _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 
 
 class Workflows(OJSView):
-    """The workflows in the queues of the caller, the latest first; creation of one (§11.1)."""
+    """List the workflows in the queues of the caller, latest first, and create one (§11.1)."""
 
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 
@@ -110,7 +110,7 @@ class WorkflowProgressDetail(WorkflowView):
 
 
 class WorkflowHistory(WorkflowView):
-    """The events of a workflow, oldest first (§3.3); the document names no route for them."""
+    """The events of a workflow, oldest first (§3.3); the specification has no route for them."""
 
     needs = {"GET": Scope.READ}
 
@@ -141,11 +141,11 @@ def _response(workflow: Workflow) -> dict[str, Any]:
     Its steps, its metadata and its scalars are also at the top level, where some clients read them.
     """
     details = workflows.details(workflow, nested=True)
-    # The row has this time only after a job has ended.
+    # The row has a start time only after a job has ended.
     begun = [each.started_at for each in details if each.started_at is not None]
     summary = _summary(workflow, started_at=min(begun, default=None))
     parts = _Parts(details).of("")
-    # All types are shown here, as in the HTTP binding.
+    # Every type has `steps`, as in the HTTP binding, and its own list.
     shown = {**summary, _list_of(workflow.type): parts["steps"], **parts}
     if errors := _errors(details, parts["steps"]):
         shown["error"] = errors
@@ -158,7 +158,7 @@ def _response(workflow: Workflow) -> dict[str, Any]:
 
 
 class _Parts:
-    """The parts of a workflow, and of those nested in it, by the key of what they are parts of."""
+    """The parts of a workflow and of nested workflows, by the key of the workflow they are in."""
 
     def __init__(self, details: list[StepDetail]) -> None:
         self._parts: dict[str, list[StepDetail]] = {}
@@ -193,7 +193,7 @@ class _Parts:
 
 
 def _type_of(detail: StepDetail) -> str:
-    """Return the type of a nested workflow, by how its join was made."""
+    """Return the type of a nested workflow, which its join tells."""
     if detail.step.last_result:
         return "chain"
     return "batch" if detail.step.condition == Condition.NONE_FAILED else "group"

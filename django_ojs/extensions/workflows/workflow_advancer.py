@@ -1,6 +1,6 @@
 """Advance the workflows whose jobs this worker has ended, beside the thread that stores outcomes.
 
-The completer must not wait for it: an outcome that is not stored yet is lost when the process dies.
+The completer must not wait for it, because outcomes that are not stored are lost with the process.
 """
 
 import threading
@@ -15,8 +15,8 @@ from django_ojs.extensions.workflows.operations.advance import TASK, TOGETHER, a
 from django_ojs.hooks import run_task
 from django_ojs.storage import database
 
-#: How long it rests after a round of few workflows, as a multiple of the time of that round, and
-#: the longest rest in seconds.
+#: How long the thread rests after a round with few workflows, as a multiple of the time of the
+#: round, and the longest rest in seconds.
 REST = 2.0
 LONGEST_REST = 0.1
 #: Seconds that the end of a process waits for this thread.
@@ -24,9 +24,9 @@ CLOSE_TIMEOUT = 2.0
 
 
 class WorkflowAdvancer:
-    """A thread that starts with the first workflow. Maintenance advances what it does not get to.
+    """A thread that starts with the first workflow. Maintenance advances what it leaves undone.
 
-    Ends of jobs that arrive while it works are taken together.
+    It takes all workflows together that arrived while it worked.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class WorkflowAdvancer:
             self._changed.notify()
 
     def close(self) -> None:
-        """Advance what waits, and end; at the latest after CLOSE_TIMEOUT."""
+        """Advance the workflows that wait, and end. Return at the latest after CLOSE_TIMEOUT."""
         with self._changed:
             self._closing = True
             self._changed.notify()

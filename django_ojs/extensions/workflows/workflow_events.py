@@ -10,7 +10,7 @@ from django_ojs.spec.times import format_timestamp, milliseconds_between
 
 
 class WorkflowLike(Protocol):
-    """The part of a workflow that its events have."""
+    """The part of a workflow that events are made from."""
 
     @property
     def pk(self) -> UUID: ...
@@ -37,7 +37,7 @@ class WorkflowLike(Protocol):
 
 
 class StepLike(Protocol):
-    """The part of a step that its events have."""
+    """The part of a step that events are made from."""
 
     @property
     def pk(self) -> UUID: ...
@@ -59,7 +59,7 @@ class StepLike(Protocol):
     def finished_at(self) -> datetime | None: ...
 
 
-#: The types of `step_ended`.
+#: The types of the events that `step_ended` returns.
 STEP_ENDED: Final = (
     EventType.WORKFLOW_STEP_COMPLETED,
     EventType.WORKFLOW_STEP_FAILED,
@@ -79,7 +79,7 @@ def created(workflow: WorkflowLike) -> NewEvent:
 
 
 def started(workflow: WorkflowLike) -> NewEvent:
-    """The first of its jobs that ended had started. It is recorded when that has ended."""
+    """The workflow started. This is recorded when the first of its jobs has ended."""
     data: dict[str, Any] = {"total_steps": workflow.jobs_total}
     if workflow.started_at is not None:
         data["started_at"] = format_timestamp(workflow.started_at)
@@ -87,7 +87,7 @@ def started(workflow: WorkflowLike) -> NewEvent:
 
 
 def step_ended(workflow: WorkflowLike, step: StepLike) -> NewEvent:
-    """The job of a step ended: one of a chain or a graph is a step, others are jobs."""
+    """The job of a step ended. In a group or a batch, the event is about the job."""
     succeeded = step.state == "completed"
     if workflow.type in ("chain", "graph"):
         type = EventType.WORKFLOW_STEP_COMPLETED if succeeded else EventType.WORKFLOW_STEP_FAILED

@@ -32,13 +32,13 @@ class OJSView(APIView):
 
     #: The scope that each method needs. A method without one is denied to every caller.
     needs: ClassVar[Mapping[str, Scope]] = {}
-    #: Whether callers need credentials, and are limited to the setting HTTP_RATE_LIMIT.
+    #: Whether callers need no credentials, and are not limited by the setting HTTP_RATE_LIMIT.
     is_public: ClassVar[bool] = False
 
     request: HttpRequest  # type: ignore[assignment]  # DRF would wrap it
     _body_bytes = 0
 
-    # `openapi.yaml` describes these routes; a document that a project generates leaves them out.
+    # `openapi.yaml` describes these routes, so a document that a project generates leaves them out.
     schema = None
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
@@ -52,7 +52,7 @@ class OJSView(APIView):
                 if request.method == "HEAD":
                     headers.remove_body(response)
         except Exception as error:
-            # The headers may raise, and what limits the waits for locks.
+            # Adding the headers may raise, and so may `hardly_waiting`.
             response = error_responses.error_response(request, error)
             headers.add_standard_headers(request, response)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
@@ -82,7 +82,7 @@ class OJSView(APIView):
         """Check the credentials, the scope and the rate of the caller, and return the operator.
 
         Raises what an authentication class raises, and Unauthenticated, PermissionDenied,
-        RateLimited.
+        Throttled.
         """
         authenticate(request)
         throttle = throttling.of_caller(request)
@@ -96,7 +96,7 @@ class OJSView(APIView):
             raise PermissionDenied("No scope allows this method here.")
         if throttle is not None:
             throttle.count()
-        # The audit trail has no requests that only read.
+        # Requests that only read are not in the audit trail, so they need no operator.
         return None if method in ("GET", "HEAD") else _actor(request, access)
 
     def _handler_of(self, request: HttpRequest) -> Callable[..., Any]:
@@ -105,7 +105,7 @@ class OJSView(APIView):
         return found or self.http_method_not_allowed
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
-        """Return the JSON object of the request; see `parsers.read_object`."""
+        """Return the JSON object of the request. Raises what `parsers.read_object` raises."""
         found, self._body_bytes = read_object(self.request, required=required)
         return found
 
@@ -140,14 +140,14 @@ def _actor(request: HttpRequest, access: Access) -> Actor:
 class PublicView(OJSView):
     """A resource that needs no credentials, for load balancers and for clients without a key.
 
-    Requests are not limited either: a load balancer must not take the server for one that is down.
+    Its requests are not limited: a load balancer that gets a 429 would take the server for down.
     """
 
     is_public = True
 
 
 class UnknownPath(PublicView):
-    """Any other path: 404 with the body of every error, for every method."""
+    """Any other path: 404 for every method, with the same body as other errors."""
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise Http404

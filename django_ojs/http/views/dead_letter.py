@@ -21,10 +21,10 @@ from django_ojs.spec.scopes import Scope
 
 
 class DeadLetterView(OJSView):
-    """The base of the routes of one dead letter, of both planes."""
+    """The base of the routes of one dead letter, on both planes."""
 
     def find(self, key: str) -> Job:
-        """Return the dead letter of a path. Raises PermissionDenied for one of other queues."""
+        """Return the dead letter of a path. Raises PermissionDenied if it is in other queues."""
         job = dead_letters.get(job_id(key, "dead_letter_job"))
         self.access.check_any_queue(job.queues)
         return job

@@ -16,7 +16,7 @@ from django_ojs.spec.scopes import Scope
 
 
 class JobHistory(JobView):
-    """The events of a job, oldest first. Who may read the job may read its history."""
+    """The events of a job, oldest first. A caller that may read the job may read them too."""
 
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
@@ -67,6 +67,6 @@ def _rendered(descendant: Descendant) -> dict[str, Any]:
 
 
 def history_of(events: list[dict[str, Any]], page: Page[Any]) -> dict[str, Any]:
-    """Return a page of a history."""
+    """Return the response for a page of a history."""
     total, _ = page.count()
     return {"events": events, "next_cursor": page.after, "total": total}

@@ -46,7 +46,7 @@ def job_id(text: str, resource: str = "job") -> UUID:
     try:
         return ids.parse_id(text)
     except InvalidRequest:
-        # The response names the path, unless the id has characters that a response cannot contain.
+        # The response repeats the text as `resource_id` only if it is a plain name.
         details = {"resource_type": resource}
         raise JobNotFound("There is no job with this id.", details=details) from None
 
@@ -54,15 +54,14 @@ def job_id(text: str, resource: str = "job") -> UUID:
 def shown_to(access: Access, job: Job, shown: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON object of a job that was stored before, as far as the caller may read it.
 
-    A producer or a worker may not read it without the scope for that, because it could be the job
-    of another one.
+    A producer or a worker also needs the scope `read`, because the job may be another caller's.
     """
     return shown if access.may_read(job.queues) else envelope.outline(shown)
 
 
 class JobView(OJSView):
     def check_queue_of(self, key: UUID) -> None:
-        """Reject a caller that may not use the job's queue.
+        """Reject a caller that may not use all queues of the job: where it is, and where it ran.
 
         For a caller that may use all queues, this takes no query. Raises PermissionDenied,
         JobNotFound.
@@ -88,7 +87,7 @@ class JobView(OJSView):
     def cancel(self, key: UUID) -> tuple[Job, State]:
         """CANCEL a job, and return it with its previous state.
 
-        Over HTTP a job that is cancelled already is a conflict, as one in another terminal state.
+        Over HTTP, a cancelled job is a conflict, as is a job in another terminal state.
         """
         self.check_queue_of(key)
         job, before = cancel(key)
@@ -187,7 +186,7 @@ class JobDetail(JobView):
 
 
 class JobCancel(JobView):
-    """CANCEL by the path that some clients use."""
+    """CANCEL under the path that some clients use."""
 
     needs = {"POST": Scope.OPERATOR}
 
@@ -234,14 +233,14 @@ def _cancelled(job: Job, before: State) -> dict[str, Any]:
 
 
 def _rendered(job: EnqueuedJob, access: Access) -> dict[str, Any]:
-    """Return the JSON object of a job that the caller has stored, or of the one that was there."""
+    """Return the JSON object of a new job, or of the stored job that it duplicates."""
     if job.outcome is Outcome.DUPLICATE and isinstance(job.row, Job):
         return shown_to(access, job.row, job.render())
     return job.render()
 
 
 def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
-    """Return the headers for the queues of this site that the jobs are in, or wait for."""
+    """Return the headers about this site's queues that have or will have the jobs."""
     queues: set[str] = set()
     headers: dict[str, str] = {}
     for job in results:
@@ -253,7 +252,7 @@ def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
         except Exception as error:
             if database.connection().in_atomic_block:
                 raise  # The transaction of the request ends by a rollback, and stores no job.
-            # The jobs are stored: a client that gets an error would send them again.
+            # The jobs are stored, and a client that gets an error would send them again.
             failed(name, "has no headers for a response", error)
     return headers
 
@@ -289,6 +288,6 @@ def _read(data: Any, limits: Limits | None) -> Envelope:
 
 
 def _limits(view: OJSView) -> Limits | None:
-    """Return the limits of the jobs in a body; None for a body in which none can be too large."""
+    """Return the limits of the jobs; None if the body is so small that each job is within them."""
     limits = settings().limits
     return None if view.body_fits(limits.envelope_bytes) else limits

@@ -12,7 +12,7 @@ from django_ojs.spec.scopes import Scope
 class Metrics(OJSView):
     """The metrics of the queues that the caller may use, as text; errors are JSON.
 
-    It needs the extra `metrics`.
+    The package needs its extra `metrics` for this.
     """
 
     needs = {"GET": Scope.READ}

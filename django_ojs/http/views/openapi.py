@@ -1,4 +1,4 @@
-"""The OpenAPI document. It needs no credentials: it describes routes, and holds no stored data."""
+"""The OpenAPI document. It has no stored data, so it needs no credentials."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -20,7 +20,7 @@ _HEADERS: Final = ("OJS-Version", "X-Request-Id")
 class Document:
     """The content of `openapi.yaml`, with the parts of the extensions.
 
-    It is parsed at the first request and not before, because that takes 0.1 s.
+    Parsing takes 0.1 s, so it waits for the first request.
     """
 
     def __init__(self) -> None:
@@ -54,14 +54,14 @@ DOCUMENT: Final = Document()
 
 
 def _read(file: Path) -> dict[str, Any]:
-    # The parser in C is ten times as fast, and not in every build of PyYAML.
+    # The parser in C is ten times as fast, but not every build of PyYAML has it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: dict[str, Any] = yaml.load(file.read_bytes(), Loader=loader)
     return found
 
 
 def _complete(content: dict[str, Any]) -> None:
-    """Add what the head of `openapi.yaml` says of every path, operation and response."""
+    """Add what every path, operation and response has; the head of `openapi.yaml` lists it."""
     responses = list(content["components"]["responses"].values())
     for path, item in content["paths"].items():
         for method, operation in item.items():
@@ -100,7 +100,7 @@ def _ref(kind: str, name: str) -> dict[str, str]:
 
 
 class OpenAPI(PublicView):
-    """The document, whose `servers` has the prefix of these URLs in the project."""
+    """The document; its `servers` has the prefix under which the project includes the URLs."""
 
     def get(self, request: HttpRequest) -> dict[str, Any]:
         base = request.path.removesuffix("/ojs/v1/openapi.json") or "/"

@@ -23,8 +23,7 @@ class ProgressView(JobView):
     def report(self, key: UUID, data: Mapping[str, Any]) -> HttpResponse:
         """Store a report for a job that the caller may use. Raises as the operation does.
 
-        A worker may not read jobs, so the response does not contain what others reported of this
-        one.
+        A worker may not read jobs, so the response has no data that others reported for this job.
         """
         claim, principal = self.claim_in(data), self.access.principal
         reported = Report.parse(data)
@@ -46,14 +45,14 @@ class JobProgress(ProgressView):
         return _render(self.info(job_id(key)))
 
     def put(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Store a report. One that comes too late changes nothing, and is no error."""
+        """Store a report. A late report changes nothing, and is no error."""
         data = self.body()
         self.check_queue_of(job_id(key))
         return self.report(job_id(key), data)
 
 
 class WorkerProgress(ProgressView):
-    """A report in the form of the other routes of workers: the body names the job."""
+    """A report whose body names the job, as in the other routes of workers."""
 
     needs = {"POST": Scope.WORKER}
 

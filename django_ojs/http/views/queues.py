@@ -70,7 +70,7 @@ class QueueDetail(OJSView):
         }
 
     def delete(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Delete the queue. The strategy may be in the query too, for clients without bodies."""
+        """Delete the queue. The query may have the strategy too: some clients send no body."""
         data = {**request.GET.dict(), **self.body(required=False)}
         strategy = fields.string(data, "strategy") or "reject"
         target = fields.string(data, "target_queue") or None
@@ -102,7 +102,7 @@ class QueueView(OJSView):
 
 
 class QueueConfiguration(QueueView):
-    """The configuration of a queue, or of `_default`: what applies to all others (§7.1)."""
+    """The configuration of a queue, or the default policy under the name `_default` (§7.1)."""
 
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
 
@@ -138,7 +138,7 @@ class QueueChange(QueueView):
 
 
 def changed(change: str, name: str) -> tuple[Queue, str, dict[str, Any]]:
-    """Pause, drain or resume a queue. Return it, its state, and since when it has it."""
+    """Pause, drain or resume a queue. Return it, its state, and the time of its change."""
     if change == "resume":
         return queues.resume(name), QueueState.ACTIVE.value, timestamps(resumed_at=timezone.now())
     if change == "pause":
@@ -169,5 +169,5 @@ def render_configuration(name: str, config: QueueConfig) -> dict[str, Any]:
 
 
 def rendered_counts(queue: QueueStatus) -> dict[str, int]:
-    """Return the number of jobs in every state, those without jobs included."""
+    """Return the number of jobs in every state, including states without jobs."""
     return {state.value: queue.counts.get(state, 0) for state in State}

@@ -37,7 +37,7 @@ from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage.claimed_job import Claimed, texts_of
 from django_ojs.storage.transitions import Claim
 
-#: The longest wait of a FETCH: proxies cut idle connections.
+#: The longest wait of a FETCH, because proxies close idle connections.
 LONGEST_WAIT_MS = 20_000
 _MAX_JOBS = 10_000
 #: The most queues in a FETCH, and the most queues and labels in a BEAT, which are stored in the
@@ -89,13 +89,13 @@ class Fetch(OJSView):
                 give_back(claimed)
                 raise
 
-        # If the client is gone, no job is claimed, because it would wait for the end of its lease.
+        # No job is claimed for a client that is gone: it would wait until its lease ends.
         is_over = partial(long_poll.client_is_gone, request.META)
         jobs = long_poll.until(claim_and_render, wait / 1000, is_over=is_over)
         return text_response(f'{{"jobs":[{",".join(jobs)}]}}')
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
-        """Return the queues of a FETCH; without any, those of its pool that the caller may use."""
+        """Return the queues of a FETCH; by default, its pool's queues that the caller may use."""
         if pool:
             check_pool(pool)
         known = settings().pool(pool) if pool else None
@@ -210,7 +210,7 @@ class Beat(OJSView):
 
 
 def _queues_of(holding: Collection[UUID]) -> set[str]:
-    """Return the queues of jobs."""
+    """Return the queues of these jobs; the ids of deleted jobs are ignored."""
     return set(Job.primary.filter(pk__in=holding).values_list("queue", flat=True))
 
 
@@ -238,11 +238,11 @@ def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
 
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
-    """Return the text of each job in the response: it has its run, and the timeout that ends it."""
+    """Return the JSON text of each job in the response, with its run and its effective timeout."""
     default = settings().default_timeout
     for job in claimed:
         job.timeout_ms = limit_of(job, default) // timedelta(milliseconds=1)
-    # Most jobs have no earlier run.
+    # Only jobs with an earlier run have errors, and most have none.
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
 
     def render(job: Claimed) -> dict[str, Any]:
@@ -262,15 +262,15 @@ def _identity(job: Job) -> dict[str, Any]:
 
 
 def _add_delay(shown: dict[str, Any]) -> None:
-    """Add the delay after the last run, if it was retried."""
+    """Add the delay between the last run and its retry, if there was one."""
     errors = shown.get("errors") or [{}]
     if "retry_delay_ms" in errors[-1]:
         shown["retry_delay_ms"] = errors[-1]["retry_delay_ms"]
 
 
 def _jobs(data: dict[str, Any]) -> Collection[UUID]:
-    # In the binding `active_jobs` has the ids; in the worker protocol it has their number, and
-    # `active_job_ids` has the ids.
+    # In the HTTP binding, `active_jobs` has the ids. In the worker protocol, it has the number of
+    # jobs, and `active_job_ids` has the ids.
     name = "active_jobs" if isinstance(data.get("active_jobs"), list) else "active_job_ids"
     given = fields.strings(data, name) or []
     if len(given) > _MAX_JOBS:

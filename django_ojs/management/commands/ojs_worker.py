@@ -41,7 +41,7 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
 
-#: An argument that the command gives itself: do what a start does, and end.
+#: An argument that the command passes to itself: do all that a start does, then exit.
 _CHECK_START: Final = "--check-start"
 DEFAULT_QUEUES: dict[str, int | None] = {"default": None}
 
@@ -93,12 +93,12 @@ def _queues(text: str) -> dict[str, int | None]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise ArgumentTypeError("must be a whole number of at least 1")
+        raise ArgumentTypeError("must be a whole number from 1 to 100000")
     return int(text)
 
 
 def _threads(text: str) -> tuple[int, int]:
-    """Return how many jobs a process runs at a time, and up to how many: `8` (then 0) or `8:32`."""
+    """Parse `8` or `8:32`: how many jobs run at a time, and up to how many may be set (or 0)."""
     first, colon, last = text.partition(":")
     least, most = _count(first), _count(last) if colon else 0
     if colon and most < least:
@@ -220,14 +220,14 @@ class Command(BaseCommand):
             action="store_true",
             help="with DEBUG, do not restart when the code changes",
         )
-        # A worker passes it when it asks whether it may restart.
+        # A worker passes this to find out whether it could restart.
         add(_CHECK_START, action="store_true", help=SUPPRESS)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         """Run the system checks, except those of URLs.
 
-        They import all views of the site, for which every worker needs memory and time as it
-        starts: 13 MB for the HTTP API alone.
+        Those import all views of the site, which costs every worker memory and time at its start:
+        13 MB for the HTTP API alone.
         """
         checks = registry.registered_checks
         of_urls = {check for check in checks if Tags.urls in check.tags}
@@ -289,7 +289,7 @@ class Command(BaseCommand):
         )
         handlers, own = handler_queues(), own_queues()
         for queue, types in handlers.items():
-            # For example, the queue of webhooks does not concern a worker that delivers none.
+            # The queue of webhooks, for example, does not concern a worker that delivers none.
             if queue in own and not {queue, ALL}.intersection(config.queues):
                 continue
             logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
@@ -371,8 +371,8 @@ def _check_health_file(config: WorkerConfig) -> None:
 
 
 def _can_start() -> bool:
-    # A worker that stopped for code with which none can start would not come back, so this tries
-    # it.
+    # A worker that stopped for new code with an error could not start again, so this tries a start
+    # first.
     attempt = subprocess.run(
         [*get_child_arguments(), _CHECK_START], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -405,8 +405,8 @@ def _kept_connections() -> Iterator[None]:
     With Django's default, one connection per request, each job would open a connection. A
     connection to a machine that is off would block its thread for a quarter of an hour.
 
-    A pool of the driver is left out: Django has none whose connections are kept, each thread has
-    one anyway, and processes must not share a pool with the supervisor that forks them.
+    A pool of the driver is not used: Django cannot combine it with connections that are kept, each
+    thread has a connection anyway, and processes must not share the pool of their supervisor.
     """
     previous = {alias: dict(connections.settings[alias]) for alias in connections}
     for alias in connections:
@@ -428,12 +428,12 @@ def _kept_connections() -> Iterator[None]:
 
 
 def _close_pool(alias: str) -> None:
-    """Close the connections that this process has opened on its way here."""
+    """Close the connections that this process has opened so far, and their pool."""
     link = connections[alias]
     link.close()
     close = getattr(link, "close_pool", None)
     if close is not None:
-        with suppress(ImproperlyConfigured):  # There is no pool without its package.
+        with suppress(ImproperlyConfigured):  # psycopg_pool may not be installed.
             close()
 
 

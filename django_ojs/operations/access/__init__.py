@@ -1,1 +1,1 @@
-"""API keys and the audit trail."""
+"""API keys, limits for callers over HTTP, and the operator of a change."""

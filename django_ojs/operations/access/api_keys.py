@@ -58,7 +58,7 @@ _NO_DIGEST = "0" * 64
 
 
 def keys() -> QuerySet[ApiKey]:
-    """All keys, with the database's time as `now`."""
+    """Return all keys, with the database's time as `now`."""
     return ApiKey.primary.annotate(now=Now())
 
 
@@ -115,8 +115,8 @@ def _create(
 def find(presented: str) -> stored.StoredKey:
     """Return the key that a client presented, and record its use.
 
-    Raises TokenExpired for an expired or revoked key, and for a malformed, unknown or wrong one
-    the same Unauthenticated, after the same work.
+    Raises TokenExpired for an expired or revoked key. For a malformed, unknown or wrong key it
+    raises the same Unauthenticated after the same work.
     """
     match = _FORMAT.fullmatch(presented)
     prefix, secret = match.groups() if match else ("", "")
@@ -172,7 +172,7 @@ def replace(
     expires: datetime | timedelta | None = None,
     latest_known: str | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key with the rights of another one, which expires after `grace`.
+    """Replace a key by a new one with the same rights; the old key expires after `grace`.
 
     Returns what `create` returns. Until then both keys are valid (ojs-security §6.4), and they are
     the same principal. Without `expires`, the new key has the lifetime of the latest key of this
@@ -221,7 +221,7 @@ def replace(
 
 
 def latest_of(key: ApiKey) -> ApiKey:
-    """Return the latest key of the principal of a key: itself, or the last that replaced it."""
+    """Return the latest key of the same principal: this key, or the last that replaced it."""
     return keys().filter(principal=key.principal).latest("pk")
 
 

@@ -14,8 +14,8 @@ from django_ojs.spec.times import elapsed
 
 #: A key is about to expire in its last week, and in the last quarter of a shorter lifetime.
 SOON: Final = timedelta(days=7)
-#: A key is in use if it was used within this time. The second value is for keys that were replaced,
-#: because their programs have a new key.
+#: A key is in use if it was used within this time. The second value is for keys that were replaced
+#: or are rejected, because their programs may have a new key.
 USED_WITHIN: Final = timedelta(days=7)
 OLD_USED_WITHIN: Final = timedelta(hours=1)
 MOST: Final = 20

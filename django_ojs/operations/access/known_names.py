@@ -1,7 +1,7 @@
 """How many queues and job types a caller over HTTP may make known (HTTP_MAX_NAMES).
 
 Each name has a cost in figures and lists for as long as they are kept. So a caller that makes up
-names is rejected, and the names that are in use go on.
+names is rejected, and names that are in use still work.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from django_ojs.storage.figures import counts
 #: A process remembers about this many names, so that it queries each name once.
 _REMEMBERED: Final = 20_000
 
-#: Characters of a principal's id in the table: no database indexes a text of any length.
+#: The most characters of a principal's id in the table: no database indexes a text of any length.
 _LONGEST: Final = KnownName._meta.get_field("principal").max_length or 0
 
 _CHECKS: Final = {NameKind.QUEUE: check_queue, NameKind.TYPE: check_type}
@@ -115,7 +115,7 @@ def _is_valid(kind: NameKind, name: str) -> bool:
 
 
 def prune() -> int:
-    """Delete names older than KEEP_ROLLUPS, as long as figures have them. Return how many.
+    """Delete names older than KEEP_ROLLUPS: no figures have them. Return how many.
 
     A queue that is in use gets a row, so that its `created_at` stays the same.
     """
@@ -125,7 +125,7 @@ def prune() -> int:
 
 @database.write_transaction
 def _prune(rows: QuerySet[KnownName]) -> int:
-    # Those that another process is pruning are left to it.
+    # Rows that another process is pruning are left to it.
     old = list(rows.select_for_update(skip_locked=True)[:BATCH])
     queues = {each.name: each.created_at for each in old if each.kind == NameKind.QUEUE}
     Queue.primary.bulk_create(

@@ -2,7 +2,7 @@
 
 An entry point for operators (the admin, the HTTP API, `manage.py ojs`) names the operator with
 `acting`; the operations call `acted` in the transaction of their change. Code of a project has no
-operator, and nothing is told of its changes, so that a job that cancels others is not slowed down.
+operator, and extensions are not told of its changes: this would slow down a job that cancels many.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from typing import Any, Final
 from django_ojs.extension import Act, Actor
 from django_ojs.hooks import registry
 
-#: Characters of a name; a longer one is cut off.
+#: The most characters of a name. The rest is cut off.
 MAX_NAME: Final = 255
 
 _current: Final[ContextVar[Actor | None]] = ContextVar("django_ojs_actor", default=None)
@@ -48,9 +48,9 @@ def name() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What the extensions were told of an act.
+    """An act that extensions were told of.
 
-    An operation of many transactions reports it first, and adds its result with `complete`.
+    An operation of many transactions tells of it first, and adds its result with `complete`.
     """
 
     _completions: tuple[Callable[[Mapping[str, Any]], object], ...] = ()

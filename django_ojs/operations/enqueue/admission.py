@@ -23,7 +23,7 @@ from django_ojs.spec.envelope import (
 from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
 from django_ojs.storage.queue_configs import Snapshot
 
-#: Returns the envelope that is to be stored in place of one that was admitted.
+#: Returns the envelope to store in place of an admitted one.
 Change: TypeAlias = Callable[[Envelope], Envelope]
 
 
@@ -106,8 +106,8 @@ def _are_good(jobs: AlikeJobs, limits: Limits, configs: Snapshot | None) -> bool
 def check_queue_size(envelope: Envelope, limits: Limits, configs: Snapshot) -> None:
     """Reject an envelope over the limit of its queue, if the queue has one (payload-limits §4.6).
 
-    A document that a client sent is measured as it was sent; an envelope made in Python is measured
-    as for `limits`. A limit above `limits` has no effect. Raises PayloadTooLarge.
+    A document of a client is measured as it was sent, and an envelope made in Python as for
+    `limits`. A limit above `limits` has no effect. Raises PayloadTooLarge.
     """
     limit = configs.of(envelope.queue).max_envelope_bytes
     if limit is not None and limits.envelope_bytes < sys.maxsize:
@@ -141,7 +141,7 @@ def _admit(
     if chain is None:
         return envelope if envelope.unique is None else _with_key(envelope, envelope.args)
     # The key is computed from the arguments that the caller gave: a middleware may encrypt them
-    # (extension-interactions §4). Type, queue and meta are those of the middleware.
+    # (extension-interactions §4). Type, queue and meta are taken after the middleware.
     args = None if envelope.unique is None else as_stored(envelope.args)
     key, due, expires = envelope.id, envelope.scheduled_at, envelope.expires_at
     passed = chain.run(envelope)

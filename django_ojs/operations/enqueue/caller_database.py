@@ -56,8 +56,8 @@ def _level_of_caller() -> int:
     """Return the `stacklevel` by which `check` warns of the line that enqueued.
 
     `skip_file_prefixes` does this from Python 3.12 on. An async twin runs in a thread that has no
-    frame of the coroutine which awaits it: then it is the line that entered `async_to_sync`, or
-    the outermost frame of the thread.
+    frame of the coroutine which awaits it. The warning then names the line that entered
+    `async_to_sync`, or the outermost frame of the thread.
     """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and (

@@ -11,7 +11,7 @@ from django_ojs.storage.claimed_job import Claimed, running
 
 
 def fill_in(envelopes: Sequence[Envelope], job: Claimed) -> None:
-    """Make the job that enqueues these the parent of those that name no parent."""
+    """Make the job that enqueues these envelopes the parent of each that names none."""
     for envelope in distinct(envelopes):
         if envelope.parent_id is None:
             envelope.parent_id, envelope.root_id = job.id, root_of(job)
@@ -32,8 +32,8 @@ def root_of(job: Claimed | Job) -> UUID:
 def find_roots(envelopes: Sequence[Envelope], queues: Collection[str] | None) -> None:
     """Set the root of jobs whose client named only the parent, in one query if there are any.
 
-    `queues` are those that the caller may use, who must learn nothing about jobs of other queues.
-    None means all queues.
+    `queues` are the ones that the caller may use; it must learn nothing about jobs of others. None
+    means all queues.
     """
     first = distinct(envelopes)
     wanted = {e.parent_id for e in first if e.root_id is None and e.parent_id is not None}

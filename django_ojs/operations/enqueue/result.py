@@ -34,15 +34,15 @@ class Outcome(StrEnum):
     DROPPED = "dropped"
 
 
-# It is not frozen: making one would take four times as long, and a batch has thousands. Type
-# checkers reject a change of what is Final.
+# It is not frozen: making one would take four times as long, and a batch has thousands. The fields
+# are Final, so type checkers reject changes.
 @dataclass(slots=True, unsafe_hash=True)
 class EnqueuedJob:
     """The result of an enqueue, for one job.
 
-    `id`, `type`, `queue` and `state` are those of the job that was stored; for a duplicate, those
-    of the job that exists. A job in the outbox is `pending`; one that was dropped has the id it
-    would have had, and no state. `destination` is set for a job in the outbox only.
+    `id`, `type`, `queue` and `state` describe the stored job; for a duplicate, the existing one. A
+    job in the outbox is `pending`; a dropped job has the id it would have had, and no state.
+    `destination` is set for a job in the outbox only.
     """
 
     id: Final[UUID]
@@ -58,7 +58,7 @@ class EnqueuedJob:
 
     @property
     def row(self) -> NewRow | Job | None:
-        """The row that was stored, or that of the existing job, or None for a dropped job."""
+        """The row of the stored or the existing job, or None for a dropped job."""
         return self.rows[self.index] if self.rows else None
 
     def job(self) -> Job:
@@ -136,7 +136,7 @@ def in_order(
     admitted: Sequence[Envelope | None],
     stored: Sequence[EnqueuedJob],
 ) -> list[EnqueuedJob]:
-    """Return the results of all jobs, those that a middleware dropped included."""
+    """Return the results of all jobs, including jobs that a middleware dropped."""
     remaining = iter(stored)
     return [
         of_dropped(envelope) if passed is None else next(remaining)

@@ -46,8 +46,8 @@ class UniqueKeyLocked(RowLocked):
 def store_one(envelope: Envelope, insert_unheld: InsertUnheld) -> EnqueuedJob | None:
     """Store a job whose key is free, by one statement; find the job that holds its key by two.
 
-    Return None if it takes `store`: to replace a job, or if this transaction does not see all jobs.
-    Raises DuplicateJob. A job that was stored before this call is a duplicate without any lock.
+    Return None if the caller must call `store`: to replace a job, or if this transaction does not
+    see all jobs. Raises DuplicateJob. A job that was stored before this call needs no lock.
     """
     done = insert_unheld()
     if done:
@@ -242,7 +242,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
 def _with_schedule(
     envelope: Envelope, before: dict[UUID, Job], found: dict[str, list[Holder]]
 ) -> Envelope:
-    """Return the job, with the schedule of the job that it replaces if its policy keeps that."""
+    """Return the job, with the schedule of the one that it replaces if the policy keeps it."""
     if envelope.unique is None or envelope.unique.on_conflict != "replace_except_schedule":
         return envelope
     holders = found.get(str(envelope.unique_key), ())

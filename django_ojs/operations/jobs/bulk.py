@@ -34,7 +34,7 @@ from django_ojs.storage import database
 
 #: The most jobs of one call, which takes a few seconds. For more, the caller calls again.
 LIMIT = 10_000
-#: The same for a purge, which is faster because it only deletes.
+#: The most jobs of a purge, which is faster because it only deletes.
 PURGE_LIMIT = 50_000
 #: The most ids of one call that the audit trail names.
 _MAX_RECORDED = 20
@@ -90,7 +90,7 @@ def cancel_all(
 ) -> Summary:
     """Cancel jobs, each as CANCEL would; see `retry_all`.
 
-    A filter that names no state means waiting jobs; active ones must be named.
+    A filter that names no state means waiting jobs; it must name `active` to cancel active ones.
     """
     return _run(CANCEL, which, within, limit)
 
@@ -146,7 +146,7 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
         )
     if older_than is not None and not TERMINAL.issuperset(states):
         raise InvalidRequest(
-            "older_than is about jobs that have ended; the states hold another.",
+            "older_than is for terminal states only; the states have another one.",
             details={"field": "older_than"},
         )
     return JobFilter(

@@ -40,7 +40,7 @@ _STEP: Final = 0.25
 def work() -> int:
     """Execute the oldest operation for a moment, as a step of maintenance.
 
-    Return how many jobs it has processed; at least `BATCH` when there are more.
+    Return how many jobs it has processed; at least `BATCH` when there may be more.
     """
     until = time.monotonic() + _STEP
     seen = 0
@@ -62,7 +62,7 @@ def work_once(
 ) -> int | None:
     """Process the next jobs of the oldest operation, or of the one with this key.
 
-    Return how many, or None if it is over or another process is executing it.
+    Return how many, or None if there is none to execute or another process is executing it.
     """
     if not raw_queries.holds(open_condition()):
         return None
@@ -83,7 +83,7 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
     except Exception as error:
         if database.is_unavailable(error):
             raise
-        # It would fail again, and the operations after it would never be executed.
+        # The operation would fail again, and those after it would never be executed.
         logger.error(
             "Bulk operation %s failed, and was stopped.",
             operation.pk,
@@ -162,8 +162,8 @@ def _request(text: str, scan: IndexScan) -> PageRequest:
     try:
         wanted.start(scan.order)
     except InvalidRequest:
-        # The queue has got its first job with a limit by key, so the order is another one. The jobs
-        # that were processed do not match any more.
+        # The queue has got its first job with a limit by key, which changes the order. The jobs
+        # that were processed no longer match.
         return FIRST_PAGE
     return wanted
 

@@ -45,7 +45,7 @@ ACTIONS: Final[dict[str, StepAction]] = {
 
 
 def operations() -> QuerySet[BulkOperation]:
-    """All bulk operations."""
+    """Return all bulk operations."""
     return BulkOperation.primary.all()
 
 
@@ -64,10 +64,10 @@ def order(
 ) -> BulkOperation:
     """Store a bulk operation on all jobs of a filter, and return it.
 
-    It changes the jobs that match now, and not those that are created later; nor, where the filter
-    is about terminal states, those that end later. `as_of`: an earlier time that counts as now,
-    such as that at which an operator saw the jobs. A retry applies `changes`, to dead letters only.
-    Raises InvalidRequest for a filter that matches all jobs, or names no state the action allows.
+    It changes the jobs that match now, and none that are created later, or that end later if the
+    filter is about terminal states. `as_of`: an earlier time that counts as now,
+    such as when an operator saw the jobs. A retry applies `changes`, to dead letters only. Raises
+    InvalidRequest for a filter that matches all jobs, or names no state that the action allows.
     """
     if changes and action != BulkActionName.RETRY:
         raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
@@ -76,7 +76,7 @@ def order(
         wanted = replace(wanted, dead_letter=True)
     if as_of is not None:
         wanted = replace(wanted, at=as_of)
-    # The counts have no history, so a number that comes from them is that of now.
+    # The counts have no history, so a number that comes from them is the current one.
     expected, more = count(wanted if wanted.counted or as_of is None else existing(action, wanted))
     with database.atomic():
         operation: BulkOperation = operations().create(

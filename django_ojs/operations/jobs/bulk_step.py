@@ -27,16 +27,16 @@ from django_ojs.storage import database, transitions
 
 ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 
-#: Jobs of one transaction, which holds their locks for some ten milliseconds.
+#: The most jobs of one transaction, which holds their locks for some ten milliseconds.
 CHUNK = 500
 
-BUSY: Final = "Others were changing the job again and again; try it once more."
-LOCKED: Final = "Another session has locked the job; try it once more."
+BUSY: Final = "Other transactions kept changing the job; try it again."
+LOCKED: Final = "Another session has locked the job; try it again."
 #: Stands for the reasons beyond the first twenty of an operation.
 OTHER: Final = "Another reason."
 _GONE: Final = "There is no job with this id."
-_ELSEWHERE: Final = "The job is in a queue that these credentials are not for."
-_NOT_DEAD: Final = "The job is no dead letter."
+_ELSEWHERE: Final = "The job is in a queue that these credentials may not use."
+_NOT_DEAD: Final = "The job is not a dead letter."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,7 @@ class StepResult:
 
     @property
     def unchanged(self) -> dict[UUID, str]:
-        """Both kinds together."""
+        """All jobs that were left unchanged, with the reasons."""
         return self.skipped | self.failed
 
 
@@ -230,5 +230,5 @@ class BulkStep:
         if self.action.dead_letters and not job.dead_letter:
             return _NOT_DEAD
         if state not in self.expected:
-            return f"The job has become {state}, and is no longer what the filter means."
+            return f"The job has become {state}, and no longer matches the filter."
         return None

@@ -30,7 +30,7 @@ _Key = tuple[str, str, str | None, str | None]
 
 @dataclass(kw_only=True, slots=True)
 class _Letters:
-    """The letters of a group. `message` is the one that they all have, or None if they differ."""
+    """The letters of a group. `message` is the same in all of them, or None if they differ."""
 
     message: str | None
     count: int
@@ -80,8 +80,8 @@ class Groups:
     """The groups, in order.
 
     `seen` is how many letters were grouped, and `more` says whether there are older ones. `total`
-    is the number of all dead letters, and `found` that of the groups. `oldest` is the time of the
-    oldest dead letter, and `pruned_at` the time at which it will be deleted.
+    is the number of all dead letters, and `found` the number of groups. `oldest` is the time of the
+    oldest dead letter, and `pruned_at` is when KEEP_DEAD_LETTERS lets it be deleted.
     """
 
     groups: list[Group]
@@ -102,8 +102,8 @@ def groups(
 ) -> Groups:
     """Group the newest dead letters; the largest groups come first, or the latest.
 
-    With `by_message`, they are also grouped by the form of their messages, if the caller may see
-    these.
+    With `by_message`, they are also grouped by the form of their messages, which the caller must be
+    allowed to see.
     """
     dead = Job.primary.filter(dead_letter=True)
     times = dead.order_by("-finished_at", "-pk").values_list("finished_at", flat=True)

@@ -41,7 +41,7 @@ OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """The number of dead letters, and that of the newest by queue and by type of the last error."""
+    """The number of dead letters, and how many of the newest have each queue and type of error."""
 
     total: int
     by_queue: dict[str, int]
@@ -68,7 +68,7 @@ def page(which: JobFilter, wanted: PageRequest) -> Page[Job]:
         count=lambda: (dead.number(), False) if dead.counted else keyset.count_up_to(found),
     )
     read = Job.primary.in_bulk([row.pk for row in sizes.rows])
-    # One that was retried or deleted in the meantime may be missing.
+    # A job that was retried or deleted in the meantime may be missing.
     return sizes.showing([read[row.pk] for row in sizes.rows if row.pk in read])
 
 
@@ -207,7 +207,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     job.options = with_stored(job.options, job.queue)
-    # A bound in bytes counts it, and `revive` checks that bound.
+    # `revive` checks the bound in bytes, which counts this size.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = job_row.size_of(sized)
     fields = [

@@ -1,7 +1,7 @@
 """The history of a job across its attempts (ojs-execution-history §3, §4).
 
 It is computed from the rows of the job and its attempts, so no further row is stored. It exists as
-long as the job, unless it is deleted before.
+long as the job, unless it is deleted earlier.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class HistoryEvent:
     worker_id: str | None = None
 
     def render(self, job: Job) -> dict[str, Any]:
-        """Return the record of the document."""
+        """Return the event as a record of the specification."""
         out: dict[str, Any] = {
             "id": f"evt_{job.pk}.{self.run}.{self.step}",
             "job_id": str(job.pk),
@@ -146,7 +146,7 @@ def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
 
 
 def _of_latest_run(job: Job) -> Iterator[HistoryEvent]:
-    """Yield the start, and the end, of a run that has not been unsuccessful."""
+    """Yield the start of a run that goes on or has completed, and its end."""
     yield from _start(job.run, job.attempt, job.started_at, job.worker_id)
     if job.state == State.COMPLETED and job.started_at and job.finished_at:
         duration = milliseconds_between(job.started_at, job.finished_at)

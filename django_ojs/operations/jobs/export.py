@@ -1,8 +1,8 @@
 """The whole rows of all jobs of a filter, in constant memory and without a long transaction.
 
-A cursor of the server would hold a snapshot for as long as the export takes, which keeps VACUUM
-from removing dead rows, and does not work through a pooler in transaction mode. So pages follow
-each other by id.
+A server-side cursor would hold a snapshot for as long as the export takes, which keeps VACUUM from
+removing dead rows, and does not work through a pooler in transaction mode. So it reads page after
+page in the order of the ids.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,9 +13,9 @@ from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
 
-#: Ids of one query.
+#: The most ids of one query.
 PAGE: Final = 1_000
-#: Rows of one query, and their bytes without results. A single row may be larger.
+#: The most rows of one query, and their bytes without results. A single row may be larger.
 ROWS: Final = 200
 BYTES: Final = 4 * 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""The family of a job (ojs-execution-history §7.2): its parent, its children, their children."""
+"""The descendants of a job (ojs-execution-history §7.2): the jobs it enqueued, and so on."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -37,8 +37,8 @@ def descendants(
 ) -> tuple[list[Descendant], bool]:
     """Return a job's descendants, `limit` jobs at most, and whether there are more.
 
-    Each generation takes one query, and the oldest generations come first, `MAX_GENERATIONS` at
-    most. With `queues`, a job of another queue is left out with its descendants.
+    Each generation takes one query, up to `MAX_GENERATIONS`, and the oldest come first. With
+    `queues`, a job of another queue is left out with its descendants.
     """
     root: list[Descendant] = []
     # Clients name the parents of their jobs, so two jobs may name each other.

@@ -59,15 +59,15 @@ def condition(name: str, value: str) -> Any:
 class JobFilter:
     """Jobs that meet all conditions that are given.
 
-    With `states_excluded`, the states are those that an exclusion left over.
+    With `states_excluded`, `states` are what an exclusion left over.
     `type` is a job type or, ending in `*`, a prefix. A job is in one of `queues`. Where only dead
     letters or discarded jobs are asked for, one that was moved to a dead letter queue is in the
     queue where it ran as well (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
-    failure, `error` its type or a part of its message, `message` the form of that. `host` is the
-    host of a registered worker. `parent_id` is the job that enqueued them, `workflow_id` the
-    workflow of which they are steps.
+    failure, `error` its type or a part of its message, `message` the form of its message. `host` is
+    the host of a registered worker. `parent_id` is the job that enqueued them, `workflow_id` their
+    workflow.
     `ran` is the duration of the last run, and of an active job the time so far; `waited` the time
     from available to that run, and of an available job the time so far. `attempts` are those that
     were spent, both bounds inclusive. A job has all of `tags`, its args or meta contain all of
@@ -159,7 +159,7 @@ class JobFilter:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no condition besides `within`. The type `*` is none."""
+        """Whether it has no condition besides `within`. The type `*` is not a condition."""
         return self.type in (None, "*") and not self._fields(
             but=("type", "within", "at", "by_current_queue")
         )
@@ -182,7 +182,7 @@ class JobFilter:
     def number(self) -> int:
         """Return the exact number of jobs, where `counted`.
 
-        The counts are by the queue where a job is.
+        The counts are by the present queue of a job.
         """
         by_state = counts.totals(self._counted_queues, dead_letter=self.dead_letter)
         number = sum(
@@ -191,7 +191,7 @@ class JobFilter:
         return number + self.moved_out()
 
     def moved_out(self) -> int:
-        """Return how many are dead letters that the counts have in another queue only."""
+        """Return how many of them are dead letters that are counted in another queue."""
         queues = self._counted_queues
         if queues is None or not self._may_be_dead:
             return 0
@@ -226,7 +226,7 @@ class JobFilter:
         found = among.filter(**self._equal(), **self._ranges())
         if self.within is not None:
             names = sorted(self.within)
-            # A dead letter that was moved to another queue is one of that where it ran, too.
+            # A dead letter that was moved to another queue also belongs to the queue where it ran.
             found = found.filter(Job.in_queues(names) if self._may_be_dead else Q(queue__in=names))
         if self.states and len(self.states) > 1:
             found = found.filter(state__in=self.states)
@@ -326,8 +326,8 @@ def _clock(moment: datetime | None) -> Moment | None:
     return None if moment is None else Moment(Value(moment))
 
 
-#: The times of these jobs belong to a run. Others ended without a run, or after it for another
-#: reason.
+#: The times of these jobs belong to a run. Others ended without a run, or later than their run and
+#: for another reason.
 _RAN = Q(state__in=(State.ACTIVE, State.COMPLETED)) | (
     Q(state=State.DISCARDED) & (Q(discard_reason__isnull=True) | Q(discard_reason__in=FAILED_RUN))
 )

@@ -75,7 +75,7 @@ class IndexScan:
     rows: dict[str, Any]
     order: Order
     whole: bool = False
-    #: Jobs that one scan reads at most.
+    #: The most jobs that one scan reads.
     limit: int = SCAN_LIMIT
     #: A qualifier of an extension that finds its jobs by an index, and its value.
     by_extension: tuple[str, str] | None = None
@@ -111,7 +111,7 @@ class IndexScan:
 
 
 def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
-    """Return the index scans that find the jobs of a filter; two of them have the same order.
+    """Return the index scans that find the jobs of a filter. All have the same order.
 
     `in_steps` says that time passes between the steps of a scan, so that no job may move behind its
     cursor.
@@ -178,7 +178,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
 
 
 def _ended(which: JobFilter) -> dict[str, Any]:
-    # This condition also limits the range of the index that is read.
+    # The filter has this condition too. Here it limits the range of the index that is read.
     if which.ended_until is None:
         return {}
     return {"finished_at__lt": Moment(Value(which.ended_until))}
@@ -205,7 +205,7 @@ def list_jobs(
     nearest = min(ends, key=lambda end: keyset.rank(end, order), default=None)
     ranked = sorted((keyset.rank(keyset.at(job, order), order), job.pk, job) for job in found)
     if nearest is not None:
-        # Beyond this point, only one of the two scans has read the index.
+        # Beyond this point, not every scan has read its range.
         ranked = [each for each in ranked if each[0] <= keyset.rank(nearest, order)]
     read = min(scan_limit, *(scan.limit for scan in scans))
     page = keyset.page_from(
@@ -241,7 +241,7 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
 
 
 def about(which: JobFilter) -> int:
-    """Return about how many jobs the scans of a filter read from their first job to their last one.
+    """Return about how many jobs the first scan of a filter reads from its beginning to its end.
 
     The number comes from the counts, so no job is read. Some of these jobs may be too new for the
     filter, or may not be dead letters.

@@ -20,7 +20,7 @@ Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
 SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_at")
 
 #: The most jobs that are read to count and sort them, which takes about 20 ms. If there are more,
-#: the page is `capped`.
+#: the total is capped.
 WINDOW = 10_000
 
 
@@ -36,7 +36,7 @@ def read(
     The total is exact where the counts have it (for a queue, states, both, or no condition), and
     otherwise ends at 10,000. No index has the order of creation. So jobs are read in the order of
     their ids, which contain the time at which a client created them, and the first 10,000 are then
-    sorted by `created_at`: up to that many jobs the order is exact, and beyond it is that of ids.
+    sorted by `created_at`. The order of further jobs is the order of their ids.
     """
     offset, end = wanted.offset, wanted.offset + wanted.limit
     total = which.number() if which.counted else None
@@ -70,7 +70,7 @@ def _by_creation(
 def _order(which: JobFilter, sort: Sort, descending: bool) -> list[Any]:
     key = "-pk" if descending else "pk"
     if sort == "priority":
-        # In a queue's available jobs this is the order of the index they are claimed by.
+        # Available jobs of a queue are claimed by an index with this order.
         then = [F("enqueued_at").asc(), "pk"] if which.states == (State.AVAILABLE,) else [key]
         return ["-priority" if descending else "priority", *then]
     field = F("due_at" if sort == "scheduled_at" else "finished_at")

@@ -39,7 +39,7 @@ def members_with(value: str, which: JobFilter) -> list[str]:
     """
     scan = index_scans(which)[0]
     jobs, _end = scan.jobs_of(which, FIRST_PAGE, scan.limit)
-    # The text is a condition that each database has; what it finds is compared below.
+    # Each database can search the text of the arguments. The values are compared below.
     text = Cast(F("args"), TextField())
     found = jobs.annotate(text=text).filter(text__contains=json.dumps(value)[1:-1])
     names: dict[str, None] = {}

@@ -58,7 +58,7 @@ def qualifiers() -> dict[str, str]:
     return _OF_THE_CORE | {name: each.example for name, each in registry.qualifiers.items()}
 
 
-#: Characters of a search, and ids of one word.
+#: The most characters of a search, and the most ids of one word.
 MAX_LENGTH: Final = 2_000
 MAX_IDS: Final = 100
 MAX_DURATION: Final = timedelta(days=10_000)
@@ -88,12 +88,12 @@ _STATE_SYNONYMS: Final = {
     "aborted": State.CANCELLED,
 }
 
-#: Adds a value to the arguments of a Filter.
+#: Adds a value to the arguments of a JobFilter.
 _Parser = Callable[[dict[str, Any], str, datetime], None]
 
 _WORD: Final = re.compile(r'((?:[^\s:"]+:)?)("(?:[^"\\]|\\.)*"?|[^\s]+)')
 _AGE: Final = re.compile(r"([<>])(\d{1,6})(s|m|h|d|w)").fullmatch
-#: A day, or a time of it, with its sign.
+#: A day or a moment, after a sign such as `<=`.
 _DATE: Final = re.compile(
     r"(<=?|>=?|=|)(\d{4}-\d\d-\d\d)"
     r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?(Z|[+-]\d\d:?\d\d)?)?"
@@ -146,7 +146,7 @@ def alternatives(text: str) -> list[str]:
 
 
 def value_and_rest(text: str, also: str = "") -> tuple[str, list[str]]:
-    """Return the only word without a qualifier, as one can be typed, and the other words.
+    """Return the only word without a qualifier, as it can be typed, and the other words.
 
     It may have the qualifier `also`. The value is "" if there are several such words, or none.
     """
@@ -371,7 +371,7 @@ def _time(name: str, since: str, until: str) -> _Parser:
     def add(values: dict[str, Any], value: str, now: datetime) -> None:
         try:
             if found := _AGE(value):
-                # An age: more than two hours old is before that moment.
+                # An age: `>2h` means before the moment two hours ago.
                 moment = now - timedelta(**{_UNITS[found[3]]: int(found[2])})
                 values[until if found[1] == ">" else since] = moment
             elif found := _DATE(value):
@@ -395,7 +395,7 @@ def _time(name: str, since: str, until: str) -> _Parser:
 def _period(found: re.Match[str]) -> tuple[datetime, datetime]:
     """Return when a day, an hour, a minute or a second begins and ends.
 
-    It is read in the time zone of the pages, unless the text has an offset.
+    The text is read in the time zone of the pages, unless it has an offset.
     """
     _, day, hour, minute, second, offset = found.groups()
     text = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}"
@@ -415,7 +415,7 @@ def _period(found: re.Match[str]) -> tuple[datetime, datetime]:
     return first.astimezone(UTC), after.astimezone(UTC)
 
 
-#: The fields of a Filter that a qualifier sets: a text, or the beginning and end of a period.
+#: The fields of a JobFilter that a qualifier sets: a text, or the beginning and end of a period.
 _TEXTS: Final = {
     "queue": "queue",
     "type": "type",

@@ -26,7 +26,7 @@ PRUNED: Final = 2 * BATCH
 #: How many jobs one step of a walk reads. It deletes at most this many.
 WALK: Final = BATCH
 
-#: Jobs past their retention are counted up to this.
+#: Jobs past their retention are counted up to this number.
 COUNTED: Final = 100_000
 
 #: Seconds between two walks over the same jobs. A job whose queue keeps it longer than the default
@@ -189,7 +189,7 @@ def _finished(kind: Kind, walk: _Walk, kept: Retention) -> list[_Finished]:
         state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest
     )
     if walk.finished_at is not None:
-        # The first condition is implied by the second; it is one that the index can use.
+        # The second condition implies the first one, which is there for the index.
         jobs = jobs.filter(finished_at__gte=walk.finished_at).filter(
             Q(finished_at__gt=walk.finished_at) | Q(pk__gt=walk.pk)
         )

@@ -18,7 +18,7 @@ TERM = timedelta(seconds=2)
 def take(holder: str, name: str = MAINTENANCE, *, is_over: str = "1 = 0") -> bool:
     """Take the lease for two seconds. Return False when another process has it.
 
-    `is_over` is an SQL condition on its row with which it is free before it expires.
+    `is_over` is an SQL condition on its row under which the lease is free before it expires.
     """
     ago, term = database.dialect().ago, TERM.total_seconds()
     # A lease with more time left than twice its term was taken before the clock was set back.

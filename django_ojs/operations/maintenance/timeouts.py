@@ -23,13 +23,13 @@ from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
 #: A worker of django_ojs enforces the timeouts of its jobs, with a traceback. Maintenance fails
-#: such a job only after this, when the worker is silent.
+#: such a job only this long after its timeout, if the worker is silent.
 TIMEOUT_GRACE = timedelta(seconds=5)
 
-#: The same for any other worker, whose own report may be on its way.
+#: The same for jobs of any other worker, whose own report may be on its way.
 REMOTE_TIMEOUT_GRACE = timedelta(milliseconds=250)
 
-#: Jobs that one step fails, each in its own transaction.
+#: The most jobs that one step fails, each in its own transaction.
 BATCH = 100
 
 #: Seconds that a step of maintenance takes, so that it does not delay the others.

@@ -104,7 +104,7 @@ def _change(name: str, given: dict[str, Any]) -> None:
 
 
 def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the stored configuration as it was, and as it is."""
+    """Store changes of a configuration. Return it as it was, and as it is."""
     queue = touch(name)
     before = queue.config
     queue.config = merge(before, given)

@@ -1,6 +1,6 @@
 """Delete a queue (ojs-queue-config §5.3); a strategy decides what happens to its waiting jobs.
 
-Running jobs run to their end, and finished ones are kept as in other queues. No job is lost: one
+Running jobs run to their end, and finished ones are kept as in other queues. No job is lost: a job
 that is enqueued during the deletion, or is retried after it, creates the queue again.
 """
 
@@ -227,7 +227,7 @@ def _move(keys: list[UUID], source: str, target: str, rejections: dict[str, Left
     """Move jobs, without those that a hook leaves out."""
     found = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     by_key = {job.pk: job for job in found.only("state", "size_bytes", "meta")}
-    # They move in the order of their keys, so the first ones take the last room.
+    # They keep the order of `keys`, so that the first ones get the last room.
     jobs = [by_key[key] for key in keys if key in by_key]
     readmission = Readmission(jobs=jobs, queue=target, rejections=rejections)
 

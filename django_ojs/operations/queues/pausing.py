@@ -1,7 +1,7 @@
 """Pause, drain and resume queues.
 
-A paused queue accepts jobs, and FETCH returns none of them. A draining queue accepts none, and
-workers finish those that are in it.
+A paused queue accepts jobs, and FETCH returns none of them. A draining queue accepts no jobs, and
+workers finish the jobs in it.
 """
 
 from typing import Any

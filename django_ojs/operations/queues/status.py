@@ -25,7 +25,7 @@ from django_ojs.storage.figures.counts import ByState
 
 
 class QueueState(StrEnum):
-    """The state of a queue (ojs-queue-config §5.1); a deleted one is not shown."""
+    """The state of a queue (ojs-queue-config §5.1). A deleted one is shown while its jobs run."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -40,7 +40,7 @@ class QueueStatus:
     name: str
     state: QueueState
     #: When its row was made, or a request named it first. None if only Python code has enqueued to
-    #: it, because its first job may be deleted and tells nothing.
+    #: it: its oldest job does not tell, because earlier ones may be deleted.
     created_at: datetime | None
     #: When its configuration was last changed.
     updated_at: datetime | None
@@ -86,7 +86,7 @@ def number(within: Collection[str] | None = None) -> int:
 
 
 def busiest(*, limit: int, text: str = "", with_times: bool = True) -> Page[QueueStatus]:
-    """Return the configured queues, and of the others the `limit` with the most waiting jobs.
+    """Return the configured queues, and the `limit` others with the most waiting jobs.
 
     With `text`, only queues whose name contains it are returned. Without `with_times`, `created_at`
     may be missing.

@@ -32,7 +32,7 @@ def message(names: Sequence[str]) -> str:
 
 
 def unbounded(also: Iterable[str] = ()) -> list[str]:
-    """Return the queues that have no bound, of those that are known and those in `also`.
+    """Return the queues without a bound, among the known ones and those in `also`.
 
     A queue whose `max_depth` is 0 is unbounded on purpose, and is left out. With a bound in the
     default policy the result is empty.

@@ -23,7 +23,7 @@ from django_ojs.storage.dialects.expressions import Milliseconds
 Condition = str
 STALE = "stale"
 
-#: The number of jobs of one worker that are listed; it may have more in flight.
+#: The most jobs of one worker that are listed; it may have more in flight.
 MAX_JOBS = 1000
 
 
@@ -31,8 +31,8 @@ MAX_JOBS = 1000
 class WorkerStatus:
     """A worker and its condition: the state it reported last, or `stale` without heartbeats.
 
-    `queues` and `active_jobs` are what it reported; for a caller that is limited to some queues,
-    the part that concerns those.
+    `queues` and `active_jobs` are what it reported. A caller that is limited to some queues gets
+    the part that concerns these.
     """
 
     worker: Worker
@@ -78,7 +78,7 @@ def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None
 class Listening:
     """The workers that fetch from a queue and are not stale, and the slots of all of them.
 
-    A worker that did not say how many slots it has counts with those that are busy.
+    If a worker did not report its slots, its busy ones count.
     """
 
     workers: list[WorkerStatus]
@@ -123,7 +123,7 @@ def queues_of(worker: Worker) -> list[str]:
 
 
 def takes(worker: Worker, queue: str) -> bool:
-    """Whether a worker gets jobs of a queue: one that it named, or any if it named `*`."""
+    """Whether a worker gets jobs of a queue; of an exclusive one, only workers of its pool do."""
     pool = settings().pool_of_queue.get(queue)
     queues = queues_of(worker)
     if pool is not None:
@@ -141,7 +141,7 @@ def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) 
 
 
 def first_labels(worker_ids: Collection[str]) -> dict[str, str]:
-    """Return the first label of those of these workers that are registered and have one."""
+    """Return the first label of each of these workers, by id, if it is registered and has one."""
     if not worker_ids:
         return {}
     found = Worker.primary.filter(pk__in=worker_ids).values_list("pk", "labels")
@@ -154,9 +154,9 @@ def first_labels(worker_ids: Collection[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkersOfType:
-    """Running workers of some queues, by whether they have a handler for a type.
+    """Running workers, by whether they have a handler for a type.
 
-    `unknown` are those that did not report their types.
+    `unknown` are workers that did not report their types.
     """
 
     having: list[str]
@@ -165,7 +165,7 @@ class WorkersOfType:
 
 
 def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
-    """Return which running workers can run a type, among those that fetch from these queues."""
+    """Return the running workers with a handler for a type, and those of these queues without."""
     found = WorkersOfType(having=[], lacking=[], unknown=[])
     for row in _rows().defer(None).order_by("pk"):
         if _condition(row) != "running":
@@ -208,7 +208,7 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
 def resize(worker_id: str, slots: int) -> None:
     """Let a worker run `slots` jobs at a time, from its next BEAT on.
 
-    Raises NotFound, and Conflict for a number outside the limits that it reported.
+    Raises NotFound, and Conflict for a number outside the limits that the worker reported.
     """
     rows = Worker.primary.filter(pk=worker_id).select_for_update()
     row = rows.values("concurrency", "least_slots", "most_slots", "wanted_slots").first()

@@ -34,8 +34,8 @@ def remove_all(
 ) -> None:
     """Delete the rows of these workers, and publish one event for each.
 
-    `jobs_rescued` are the jobs that were taken back from each; `exit_code` is None if it is not
-    known, and negative for a signal.
+    `jobs_rescued` is the number of jobs that were taken back from each; `exit_code` is None if it
+    is not known, and negative for a signal.
     """
     if workers.exists():
         _remove(workers, reason, jobs_completed, jobs_rescued, exit_code)

@@ -41,8 +41,8 @@ AFTER_LOCK: Final = 15.0
 
 _UNKNOWN: Final = Failure(
     type="claim_unknown",
-    message="Its worker lives and does not have it: the response to the claim did not arrive, and "
-    "nothing ran; or it ran, and a failover of the database lost the outcome.",
+    message="The worker lives and does not have the job: the response to the claim did not arrive, "
+    "and nothing ran; or the job ran, and a failover of the database lost the outcome.",
 )
 
 #: A worker that was found dead counts as dead for this many seconds only, because this process may
@@ -121,7 +121,7 @@ def _find_lapsed(limit: int) -> list[UUID]:
 
 
 def _lapsed_in_time() -> str:
-    # Its worker extends a lease with each heartbeat, and a short one more often.
+    # A worker extends a lease with each heartbeat, or more often if the lease is shorter.
     beat_ms = (
         "SELECT CASE WHEN beat_interval_ms < ojs_job.lease_ms THEN beat_interval_ms "
         "ELSE ojs_job.lease_ms END FROM ojs_worker "
@@ -168,7 +168,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
 
     A job that a worker held alone spends an attempt. If it held several, it is not known which of
     them may have killed it, so the first ISOLATED_AFTER such losses of a job spend none.
-    `exit_code` is that of the process, if it is known. Return how many jobs.
+    `exit_code` is the one of the process, if it is known. Return how many jobs.
     """
     if not worker_ids:
         return 0
@@ -237,10 +237,10 @@ def _log_several_lost(worker_id: str, jobs: int, isolated: int) -> None:
 class DeadWorkers:
     """Finds dead workers and takes back their jobs.
 
-    A worker is dead after three missed heartbeats, if those of others were stored meanwhile; or
-    when its database session has ended: a live worker that lost its connection soon has a new one.
-    A session that the role of this process may not see proves nothing. Two checks in a row must
-    find it.
+    A worker is dead after three missed heartbeats, if heartbeats of others were stored meanwhile;
+    or when its database session has ended: a live worker that lost its connection soon has a new
+    one. A session that the role of this process may not see proves nothing. Two checks in a row
+    must find a worker dead.
     """
 
     def __init__(self, own: str | None = None) -> None:
@@ -305,7 +305,7 @@ class DeadWorkers:
 
 @database.write_transaction
 def _still_dead(found: Collection[tuple[str, Session | None]]) -> list[str]:
-    """Return those whose row is not locked: the heartbeat of a live worker may wait for it."""
+    """Return the workers whose rows no session has locked: a heartbeat may wait for such a lock."""
     gone = [worker for worker, session in found if session is not None]
     silent = Q(seen_at__lte=Now() - Milliseconds(F("dead_after_ms")))
     dead = Worker.primary.filter(silent | Q(pk__in=gone), pk__in=[worker for worker, _ in found])
@@ -333,7 +333,7 @@ def _take_back_all(
 def _take_back_some(
     which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, *, spends: bool
 ) -> tuple[set[UUID], list[Taken]]:
-    """Return the jobs that were found and not locked, and those that were taken back."""
+    """Take back some of these jobs. Return the ones that were not locked, and those taken back."""
     # There is no order: the query waits for no lock, and a sort would read all of them for each
     # batch.
     locked = which.select_for_update(skip_locked=True, no_key=True)
@@ -355,16 +355,16 @@ def _take_back_some(
 
 
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
-    """Return claimed jobs that never started, given as (id, run), to their queues.
+    """Return to their queues claimed jobs that never started, given as (id, run).
 
-    They spend no attempt, and no attempt is recorded. Return how many: those whose rows another
+    They spend no attempt, and no attempt is recorded. Return how many. Jobs whose rows another
     session has locked stay with the worker.
     """
     return _give_back(claims, worker_id, None) if claims else 0
 
 
 def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
-    """Return the jobs that a dead worker had claimed and not started to their queues.
+    """Return to their queues the jobs that a dead worker had claimed and not started.
 
     `started` are its other jobs, as (id, run). If it had started none, the claim may have killed
     it, and nothing is returned: no job may run forever without spending an attempt.
@@ -381,7 +381,7 @@ def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) 
 
 
 def give_back_unknown(known: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
-    """Return the jobs that a live worker holds without knowing it to their queues.
+    """Return to their queues the jobs that a live worker holds without knowing it.
 
     Their claim was committed, but its response was lost with the connection; or a failover lost the
     outcome of a run but not its claim. The history of the job records this, because in the second

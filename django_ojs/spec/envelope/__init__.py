@@ -1,4 +1,4 @@
-"""The job envelope (ojs-core §5): read it, check it, store it, give it back."""
+"""The job envelope (ojs-core §5): how it is read, checked, stored and rendered."""
 
 from django_ojs.spec.envelope.alike import AlikeJobs, distinct
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM

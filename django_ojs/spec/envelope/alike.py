@@ -1,4 +1,4 @@
-"""Jobs that are alike: one envelope, and the arguments of each, until each envelope is needed."""
+"""Jobs that are alike: one envelope and the arguments of each, until single jobs are needed."""
 
 import copy
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from django_ojs.spec.json import JSON
 
 @final
 class AlikeJobs(Sequence[Envelope]):
-    """New jobs that differ only in their ids and arguments, and have no value computed from these.
+    """New jobs that differ only in their ids and arguments; no other value depends on these.
 
-    An attribute of all of them is set in `common` (see `distinct`). An item is an envelope of its
-    own, made when it is read, so code that changes single jobs needs a list of them.
+    Code that changes all of them changes `common` (see `distinct`). An item is a new envelope each
+    time it is read, so code that changes single jobs needs a list of them.
     """
 
     __slots__ = ("args", "common", "ids", "sizes", "text")
@@ -66,5 +66,5 @@ class AlikeJobs(Sequence[Envelope]):
 # `type(…) is` is used here and elsewhere, because `isinstance` takes ten times as long for abstract
 # classes.
 def distinct(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-    """Return the envelopes in which to set an attribute of all jobs; alike jobs have one."""
+    """Return the envelopes in which to set an attribute of all jobs: one if the jobs are alike."""
     return (envelopes.common,) if type(envelopes) is AlikeJobs else envelopes

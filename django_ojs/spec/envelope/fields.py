@@ -16,7 +16,7 @@ from django_ojs.spec.ids import parse_id
 from django_ojs.spec.times import parse_duration, parse_when
 from django_ojs.spec.unique_policy import parse as parse_unique
 
-#: Policies that were read lately, by their JSON and the default: clients send few, with every job.
+#: Policies that were read lately, by their `repr` and the default: most jobs have one of a few.
 _policies: Final[dict[tuple[str, retry_policy.RetryPolicy], retry_policy.RetryPolicy]] = {}
 _MOST_KNOWN: Final = 256
 _LONGEST_KNOWN: Final = 512
@@ -93,12 +93,12 @@ def _items(values: Any) -> Any:
 class Field:
     """An attribute of Envelope that a client sets.
 
-    `other` is a second spelling, which the first one wins over. If `option` is true, a client may
+    `other` is a second spelling; if both are sent, `name` wins. If `option` is true, a client may
     send it in `options` or at the top level, where `options` wins; otherwise at the top level only.
-    `columns` are those of `ojs_job`. `stored` is the attribute whose value is a key of the column
-    `options`: a client that wrote an absolute time gets its own text back. `read` makes the value
-    from JSON, `check` checks it before it is stored, and `render` makes JSON from it, or None to
-    leave it out.
+    `columns` are its columns in `ojs_job`. The column `options` has the value of the attribute
+    `stored` under `name`: for a time, this is the text that the client sent, which responses
+    repeat. `read` makes the value from JSON, `check` checks it before it is stored, and `render`
+    makes JSON from it, or None to leave it out.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Field:
         return self.stored if self.stored != self.name and self.read is _when else None
 
 
-#: Sent by clients (core §5.1, §5.2). Where two spellings are known, the documents differ.
+#: Clients send these (core §5.1, §5.2). Two spellings are known where the documents differ.
 FIELDS: Final = (
     Field(name="specversion", default=SPECVERSION, option=False, stored="specversion"),
     Field(name="id", option=False, columns=("id",)),
@@ -212,8 +212,8 @@ FIELDS: Final = (
         check=optional_checks.rate_limit,
     ),
     Field(name="pending", default=False, columns=("state",), read=_as_given),
-    # The column finds the children of a job. A response reads both from the column `options`, so
-    # that a claim need not return another column.
+    # Children of a job are found by the column. Responses read both ids from the column `options`,
+    # so that a claim need not return another column.
     Field(
         name="parent_id",
         columns=("parent_id",),
@@ -225,8 +225,8 @@ FIELDS: Final = (
     Field(name="root_id", stored="root_id", read=_id, check=optional_checks.identifier, render=str),
 )
 
-#: Kept for a job, and not sent under a name of their own: the names of the objects that hold large
-#: arguments, the results of a step's parents, and the attributes that have no field.
+#: Stored for a job, but not sent by clients under these names: the objects that hold large
+#: arguments, the workflow of a step, the results of its parents, and attributes without a field.
 INTERNAL: Final = (
     Field(name="offloaded", default=(), option=False, stored="offloaded", render=_items),
     Field(name="workflow_id", option=False, stored="workflow_id", render=str),
@@ -246,8 +246,8 @@ OPTIONS: Final = frozenset(
     spelling for field in FIELDS if field.option for spelling in field.spellings
 )
 
-#: Set by the server, with the column of `ojs_job` that each comes from, if it is one; what a client
-#: sends for them is ignored (core §5.3).
+#: The server sets these. Each has its column of `ojs_job`, or None if it has no column. What a
+#: client sends for them is ignored (core §5.3).
 SYSTEM: Final[dict[str, str | None]] = {
     "state": "state",
     "attempt": "attempt",
@@ -271,8 +271,8 @@ SYSTEM: Final[dict[str, str | None]] = {
     "parent_results": "options",
     "workflow_id": "options",
     "original_queue": "original_queue",
-    # It is in the response to a change of state.
+    # The response to a change of state has it.
     "previous_state": None,
-    # A line of an export has what extensions keep of the job there.
+    # In a line of an export, it has what extensions keep of the job.
     "ojs_extensions": None,
 }

@@ -20,19 +20,19 @@ MAX_PRIORITY: Final = 100
 
 #: Milliseconds that fit a 32-bit column: 24 days.
 MAX_TIMEOUT_MS: Final = 2**31 - 1
-#: Seconds from the time at which a job is stored: ten years, which every database adds.
+#: The longest period in seconds: ten years, which every database can add to the present.
 MAX_PERIOD: Final = 10 * 365 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one job may measure, in UTF-8 bytes of compact JSON (payload-limits §3)."""
+    """The largest sizes of one job, in UTF-8 bytes of compact JSON (payload-limits §3)."""
 
     queue_bytes: int = 255
     type_bytes: int = 255
     meta_bytes: int = 64 * 1024
     envelope_bytes: int = 10 * 1024 * 1024
-    #: Integers up to 64 bits, for a site whose workers are all Python.
+    #: Allow integers of up to 64 bits, for a site whose workers are all in Python.
     exact_integers: bool = False
 
 
@@ -48,7 +48,7 @@ class Envelope:
     `total_timeout` are seconds from the time at which the job is stored: until it starts for the
     first time, and until it ends. `timeout_ms` and `retry` are None where the defaults apply.
     `unique_key` is what PUSH makes of `unique`, `document` the JSON object that a client sent: its
-    size counts. `offloaded` are the objects that hold large arguments. `workflow_id` and
+    size is limited. `offloaded` are the objects that hold large arguments. `workflow_id` and
     `parent_results` belong to a step of a workflow. `parent_id` is the job that enqueued it, and
     `root_id` the first of its ancestors. `marks` are the bits of extensions (`Job.marks`).
     """
@@ -86,6 +86,6 @@ class Envelope:
 
     @property
     def longest_wait(self) -> int | None:
-        """How many seconds after it is stored it may start for the first time."""
+        """Within how many seconds after it is stored it must start for the first time."""
         given = (self.enqueue_ttl, self.total_timeout)
         return min((seconds for seconds in given if seconds is not None), default=None)

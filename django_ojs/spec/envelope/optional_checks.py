@@ -43,7 +43,7 @@ def timeout(value: object, field: str, limits: Limits) -> int:
 
 
 def period(value: object, field: str, limits: Limits) -> int:
-    """Check a number of seconds that begins when the job is stored."""
+    """Check a number of seconds, counted from the time at which the job is stored."""
     if not is_integer(value) or not 0 < value <= MAX_PERIOD:  # type: ignore[operator]  # an int by then
         rule = f"must be a positive integer of seconds, at most {MAX_PERIOD}"
         raise InvalidRequest.of(field, rule)
@@ -58,7 +58,7 @@ def when(value: object, field: str, limits: Limits) -> int:
 
 
 def retry(value: object, field: str, limits: Limits) -> int:
-    """Check that a value is a RetryPolicy, and its texts."""
+    """Check that a value is a RetryPolicy, and check its texts."""
     if not isinstance(value, RetryPolicy):
         raise InvalidRetryPolicy.of(field, "must be a retry policy")
     if value.extra or value.non_retryable_errors:
@@ -67,7 +67,7 @@ def retry(value: object, field: str, limits: Limits) -> int:
 
 
 def unique(value: object, field: str, limits: Limits) -> int:
-    """Check that a value is a UniquePolicy, and its texts."""
+    """Check that a value is a UniquePolicy, and check its texts."""
     if not isinstance(value, UniquePolicy):
         raise UniqueKeyInvalid.of(field, "must be a unique policy")
     return _measure(value.render(), field, limits, UniqueKeyInvalid)
@@ -96,7 +96,7 @@ def strings(value: object, field: str, limits: Limits) -> int:
 
 
 def rate_limit(value: object, field: str, limits: Limits) -> int:
-    """Check the limits of a job, whose rules are those of an extension."""
+    """Check the limits of a job, by the rules of the extension that knows them."""
     if not isinstance(value, dict):
         raise InvalidRequest.of(field, "must be an object")
     if check_known := known_to_extensions.get(field):

@@ -32,9 +32,9 @@ def parse(
 ) -> Envelope:
     """Return the envelope that a decoded JSON object describes; `validate` checks its values.
 
-    `default_retry` completes a partial policy; without any, the envelope has none and PUSH applies
-    the default. Raises InvalidRequest and its subclasses, and PayloadTooLarge, which is about the
-    size of what the client sent. `limits` is None if that is known to be small enough.
+    `default_retry` completes a partial policy; without any policy, the envelope has none and PUSH
+    applies the default. `limits` is None if the object is known to be small enough. Raises
+    InvalidRequest and its subclasses, and PayloadTooLarge by the size of the object as sent.
     """
     if not isinstance(data, Mapping):
         raise InvalidRequest("a job must be an object")
@@ -77,7 +77,7 @@ def parse_many(
 ) -> list[Envelope]:
     """Return the envelopes that decoded JSON objects describe, each as `parse` does.
 
-    What several of them have in common, all but `args`, is read once.
+    What objects have in common, if they differ only in `args`, is usually read once.
     """
     envelopes = []
     known: dict[str, Envelope] = {}
@@ -95,7 +95,7 @@ def parse_many(
                 check_size(item, limits)
             envelope = copy.copy(alike)
             envelope.id, envelope.args, envelope.document = uuid7(), item["args"], item
-            # No list or object belongs to two jobs.
+            # Jobs share no list or object, because code may change those of one job.
             envelope.meta, envelope.tags, envelope.extra = copy.deepcopy(alike.meta), [], {}
         envelopes.append(envelope)
     return envelopes
@@ -109,7 +109,7 @@ def parse_alike(
 ) -> AlikeJobs | None:
     """Return the jobs that decoded JSON objects describe, if these differ in `args` only.
 
-    Return None if they differ in more, or break a rule of `parse`, which then names the rule.
+    Return None otherwise, also if one breaks a rule: then `parse` can name the rule.
     """
     if len(items) < 2 or type(items[0]) is not dict or items[0].get("id") is not None:
         return None
@@ -145,7 +145,7 @@ def _read_options(envelope: Envelope, sources: list[Mapping[str, Any]]) -> None:
 
 
 def _given(sources: list[Mapping[str, Any]], spellings: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Return the spelling that counts and its value, or nothing. A null counts as missing."""
+    """Return the spelling that counts and its value, or an empty list. A null counts as missing."""
     for source in sources:
         for spelling in spellings:
             value = source.get(spelling)
@@ -155,7 +155,7 @@ def _given(sources: list[Mapping[str, Any]], spellings: tuple[str, ...]) -> list
 
 
 def when_text(value: object, when: datetime | timedelta) -> str | None:
-    """Return what responses repeat for a time: the client's absolute text, or None if relative."""
+    """Return the text of a time that responses repeat, as the client sent it; None if relative."""
     if isinstance(when, timedelta):
         return None
     return value if isinstance(value, str) else format_timestamp(when)

@@ -70,7 +70,7 @@ class StoredJob(Protocol):
     def original_queue(self) -> str | None: ...
 
 
-#: What clients require of a job, besides its arguments and metadata.
+#: The attributes that clients require of a job, besides its arguments and metadata.
 _OUTLINE: Final = (
     *("specversion", "id", "type", "queue", "state", "attempt", "max_attempts", "priority"),
     "created_at",
@@ -143,7 +143,7 @@ def workflow_of(options: Mapping[str, Any]) -> UUID | None:
 def outline(shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON object of a job without its contents, for a caller that may not read it.
 
-    It has all that clients require of a job. The arguments are an empty list, not absent.
+    It has all that clients require of a job, so the arguments are empty and not absent.
     """
     return {**{name: shown[name] for name in _OUTLINE}, "args": [], "meta": {}}
 

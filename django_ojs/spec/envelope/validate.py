@@ -68,7 +68,7 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
         )
     if not isinstance(envelope.args, list | tuple):
         raise InvalidArgs.of("args", "must be an array")
-    # 512 is an upper bound of the names, and of the fields that are not measured.
+    # 512 bytes are an upper bound of the names and of the fields that are not measured.
     exact = limits.exact_integers
     size = 512 + check(envelope.args, "args", exact_integers=exact, error=InvalidArgs)
     if envelope.meta or not isinstance(envelope.meta, dict):
@@ -90,7 +90,7 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
 
 def check_type(value: object, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check a job type. Raises InvalidJobType, JobTypeTooLong."""
-    # What the pattern matches is ASCII: its characters are its bytes.
+    # The pattern matches only ASCII, so the number of characters is the number of bytes.
     if isinstance(value, str) and len(value) <= limits.type_bytes and _TYPE(value):
         return
     if not isinstance(value, str) or not value:
@@ -155,7 +155,7 @@ def _validate_meta(meta: object, limits: Limits) -> int:
 
 
 def sized(envelope: Envelope) -> dict[str, Any]:
-    """Return what counts as the envelope: the fields whose size the client chose."""
+    """Return the part of an envelope whose size counts: the fields whose size the client chose."""
     # It is never more than the client sent, so that an envelope that passed on arrival passes again
     # before it is stored.
     sized: dict[str, Any] = {"type": envelope.type, "args": envelope.args, **envelope.extra}

@@ -15,7 +15,7 @@ _OPTIONS: Final = tuple(
     if field.option and field.name not in _TOP_LEVEL
 )
 
-# A template has no absolute times, so any moment serves to make one.
+# `template` replaces the moments that `wire` computes, so it may pass any present.
 _ANY_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

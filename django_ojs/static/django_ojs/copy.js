@@ -1,4 +1,5 @@
-/* Adds a button that copies the text of an element with data-ojs-copy. Without it the text can be selected. */
+/* Adds a button that copies the text of an element with data-ojs-copy. Without this script the text can
+   be selected. */
 "use strict";
 (() => {
   const texts = document.getElementById("ojs-texts").dataset;
@@ -7,7 +8,7 @@
     selection.selectAllChildren(element);
     return selection;
   };
-  /* Without TLS a browser has no clipboard: then the text is selected, and copied as by the keyboard. */
+  /* Without TLS a browser has no clipboard API: then the text is selected, and copied by a command. */
   const copy = async (element) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(element.textContent);
     const selection = select(element);
@@ -27,7 +28,7 @@
         select(element);
         button.textContent = texts.textSelected;
       }
-      // A button that the mouse has left in focus would keep the page from its refresh.
+      // A button that keeps the focus after a click would stop the refresh of its region.
       if (event.detail) button.blur();
     });
     element.before(button);

@@ -1,5 +1,5 @@
-/* Scrolls the navigation to the page that is open, where it is one line that scrolls, and closes the lists
-   of other pages and actions when the reader goes on elsewhere. */
+/* Scrolls the navigation, which is one line on a telephone, to the open page. Closes the lists of other
+   pages and actions when the user clicks or moves the focus elsewhere, or presses Escape. */
 "use strict";
 (() => {
   const current = document.querySelector("#ojs-navigation [aria-current]");

@@ -2,11 +2,11 @@
 
 It pauses while the tab is hidden, and skips a region in which the user selects text, types, has checked
 a box, presses a button or has the keyboard focus. Rows under the mouse do not move: a button says how
-many are new. A line at the top says as of when the page is, and why it is not refreshed. The pages work
-without it, but do not refresh.
+many are new. A line at the top says from when the page is, and why it is not refreshed. Without this script
+the pages work, but do not refresh.
 
-Regions with data-ojs-live="seconds" have a button with which the user has these refreshed faster: the
-server then sends only these, and the browser remembers the choice. */
+With a button, the user can have regions with data-ojs-live="seconds" refreshed faster: the server then
+sends only these regions, and the browser remembers the choice. */
 "use strict";
 (() => {
   const regions = () => [...document.querySelectorAll("[id][data-ojs-refresh]")];
@@ -18,14 +18,14 @@ server then sends only these, and the browser remembers the choice. */
   const KEY = "ojs-live";
   const stored = (use) => {
     try {
-      return use(localStorage); // A browser may not allow it: then the choice lasts as long as the page.
+      return use(localStorage); // A browser may forbid this: then the choice lasts as long as the page.
     } catch {
       return null;
     }
   };
   let isFast = live < slow && stored((all) => all.getItem(KEY)) === "1";
   let seconds = isFast ? live : slow;
-  let since = 0; // Seconds since the whole page was asked for.
+  let since = 0; // Seconds since the whole page was requested.
   let delay = seconds;
   let timer = 0;
   let missed = 0; // Refreshes in a row that changed nothing on the page.
@@ -49,7 +49,7 @@ server then sends only these, and the browser remembers the choice. */
   more.type = pause.type = faster.type = "button";
   document.querySelector(".ojs-page")?.prepend(line);
 
-  /* Say as of when the page is. `problem`: why it is not refreshed; a screen reader says it once. */
+  /* Say from when the page is. `problem` says why it is not refreshed; a screen reader reads it once. */
   const show = (problem = "") => {
     const sentence = problem ? `${problem} ${texts.textAsOf}` : paused ? texts.textPaused : texts.textLive;
     const text = sentence.replace("{time}", time);
@@ -96,7 +96,7 @@ server then sends only these, and the browser remembers the choice. */
 
   const openDetails = (region) => [...region.querySelectorAll("details")].map((each) => each.open);
 
-  /* Return whether all regions are as in the response. */
+  /* Return whether all regions now show the response. */
   const replace = (fresh, always = false) => {
     let whole = true;
     held = null;
@@ -145,7 +145,7 @@ server then sends only these, and the browser remembers the choice. */
     if (!ended) {
       missed = fresh || document.hidden ? 0 : missed + 1;
       show(missed < 2 || paused ? "" : problem);
-      clearTimeout(timer); // A refresh on visibility may have run beside a timed one.
+      clearTimeout(timer); // A refresh for a tab that is shown again may have run beside a timed one.
       if (!paused) timer = setTimeout(refresh, delay * 1000);
     }
     document.dispatchEvent(new Event("ojs-refreshed"));

@@ -13,13 +13,13 @@
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", document.getElementById("ojs-texts").dataset.textSuggestions);
   input.after(list);
-  input.type = "text"; // A search field has no role but its own.
+  input.type = "text"; // An input of the type search may not be a combobox.
   input.setAttribute("role", "combobox");
   input.setAttribute("aria-autocomplete", "list");
   input.setAttribute("aria-controls", list.id);
   input.setAttribute("aria-expanded", "false");
 
-  let known = null; // The qualifiers with an example each, and the values by qualifier.
+  let known = null; // The qualifiers with their examples, and the values of each.
   let chosen = -1;
 
   const load = async () => {
@@ -119,7 +119,7 @@
     else return;
     event.preventDefault();
   });
-  // Not click: the input would lose the focus, and the list would close before.
+  // A click would come too late: the input loses the focus before, which closes the list.
   list.addEventListener("mousedown", (event) => {
     event.preventDefault();
     const option = event.target.closest("[role=option]");

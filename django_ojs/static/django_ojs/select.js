@@ -1,5 +1,5 @@
 /* Adds a checkbox that selects all rows of a list on this page: in the head of the table, and beside the
-buttons where the head is not shown. Without it, rows are selected one by one, and the link "Select all …
+buttons where the head is not shown. Without this script, rows are selected one by one, and the link "Select all …
 that match" selects the results of a search. */
 "use strict";
 (() => {

@@ -1,10 +1,11 @@
 "use strict";
 
 // A second click before the response arrives must not send a form again: the browser would show
-// the second response, and a secret is only in the first.
+// the second response, but only the first one has a new secret.
 (() => {
   const WAIT_MS = 15000;
-  // The buttons, or the forms that were sent without one: another button is another action.
+  // The buttons that sent a form, or forms that were sent without one. Another button may be used,
+  // because it is another action.
   let sent = new WeakSet();
 
   document.addEventListener("submit", event => {
@@ -16,10 +17,10 @@
       return;
     }
     sent.add(key);
-    // Where no response comes, the user can try again.
+    // If no response comes, the user can try again.
     setTimeout(() => sent.delete(key), WAIT_MS);
   });
-  // The page from the cache of the browser, after "back".
+  // After "back", the browser may show the page from its cache.
   addEventListener("pageshow", event => {
     if (event.persisted) sent = new WeakSet();
   });

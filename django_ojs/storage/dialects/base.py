@@ -1,6 +1,6 @@
-"""What a database must provide: the statements of jobs and of what belongs to them.
+"""What a database must provide: the statements on jobs and on what belongs to them.
 
-A job is stored, claimed, completed and promoted by one statement each, for any number of jobs.
+Any number of jobs is stored, claimed, completed or promoted by one statement.
 """
 
 from abc import abstractmethod
@@ -24,8 +24,8 @@ from django_ojs.storage.dialects.server import Server, Session
 
 _TIMES = [name for name in CLAIMED if name.endswith(("_at", "_until"))]
 
-#: The condition on the jobs that a claim takes. Literal, so that the planner sees whether a partial
-#: index covers it.
+#: The condition on the jobs that a claim takes. It is literal, so that the planner sees whether a
+#: partial index covers it.
 ISOLATION = {
     Isolation.ANY: "",
     Isolation.SHARED: f"AND lost_with_others < {ISOLATED_AFTER}",
@@ -44,10 +44,10 @@ RUNS_OF_WORKER: Final = {
 #: job is claimed or promoted (see `operations.maintenance.mode`).
 ALL_QUEUES = "*"
 
-#: More seconds than any database has been back for, which means that it was not away.
+#: The value of `back_for` for a database that was not away.
 ALWAYS = 1e9
 
-#: The statements of runs that have ended otherwise than by an ACK.
+#: The statements for runs that have ended without an ACK.
 EndOfRun = Literal["add_attempts", "retry_failed", "discard_failed"]
 
 
@@ -86,8 +86,8 @@ class Dialect(Server):
         return None if the id of a single job is taken.
 
         With `unless_held`, there is one job, with a generated id and a unique policy. Lock its key,
-        and store the job if no other holds the key. Return nothing if one may hold it, and None
-        without trying if this takes several statements.
+        and store the job if no other holds the key. Return an empty list if another may hold it,
+        and None, without trying, if this takes several statements.
         """
 
     def oldest_available(
@@ -156,7 +156,7 @@ class Dialect(Server):
     def candidates(self, connection: BaseDatabaseWrapper, request: ClaimRequest) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked.
 
-        It returns as many jobs as are requested of those open to all claims, and as many of those
+        Return up to `request.limit` jobs that are open to all claims, and up to as many that are
         open to claims with a rule.
         """
         values = {"queue": request.queue, "limit": request.limit}
@@ -190,7 +190,7 @@ class Dialect(Server):
     def oldest_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Collection[str]
     ) -> list[tuple[str, datetime | None]]:
-        """Return since when the longest waiting available job of each queue has waited."""
+        """Return when the oldest available job of each queue became available."""
         names = ", ".join(["(%s)"] * len(queues))
         rows = self._rows(connection, "oldest_by_queue", list(queues), names=names)
         return [(queue, self.time(since)) for queue, since in rows]
@@ -200,7 +200,7 @@ class Dialect(Server):
     ) -> list[tuple[int, str | None, str | None, int | None]]:
         """Return known queues by state: (number of all, name, state, number of jobs).
 
-        `figures.known_queues` has the parts of the statement.
+        `figures.known_queues` gives the parts of the statement.
         """
         parts["count_rows"] = self._count_rows("1 = 1")
         return self._rows(connection, "known_queues", values, **parts)
@@ -213,7 +213,7 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]]:
         """ACK jobs, given as `finished`, a JSON array of `{id, run, result}`.
 
-        Return the ids of those that the worker `worker_id` still held, and that no other session
+        Return the ids of the jobs that the worker `worker_id` still held, and that no other session
         has locked. Where the dialect `has_update_returning`, the statement may have other parts,
         and its rows are returned as the driver has them.
         """
@@ -250,7 +250,7 @@ class Dialect(Server):
     ) -> list[tuple[UUID, str, str]]:
         """Make due jobs available, earliest first. Return (id, queue, state before) of each.
 
-        With `queues`, it is up to `limit` jobs of each of these.
+        With `queues`, make up to `limit` jobs of each of these available.
         """
 
     def counts(
@@ -261,9 +261,9 @@ class Dialect(Server):
         queues: Collection[str] | None = None,
         states: Collection[str] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Return the sums of jobs and of their bytes, after what they are counted `by`.
+        """Return the numbers of jobs and of their bytes, after the columns `by`.
 
-        That is "state" or "queue, state". Only of these queues and states, where they are given.
+        `by` is "state" or "queue, state". With `queues` or `states`, only these are counted.
         """
         conditions, values = ["1 = 1"], dict[str, str]()
         for column, wanted in (("queue", queues), ("state", states)):
@@ -281,13 +281,13 @@ class Dialect(Server):
 
     @abstractmethod
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
-        """Fold what changed into the counts. Return how many changes there were."""
+        """Fold the changes into the counts. Return how many changes there were."""
 
     @abstractmethod
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         """Correct the counts, and return what was wrong."""
 
-    def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:  # nothing to do on most
+    def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:  # for PostgreSQL only
         """Free the space of changes that were folded into the counts."""
 
     @abstractmethod
@@ -322,7 +322,7 @@ class Dialect(Server):
         unneeded: str,
         limit: int,
     ) -> list[UUID]:
-        """Return the ids of the oldest jobs of a kind that finished so long ago, locked.
+        """Return the ids of the oldest jobs of a kind that finished `age` ago or earlier, locked.
 
         The condition `unneeded`, in SQL, holds for each of them. Jobs that another transaction has
         locked are left out.
@@ -351,11 +351,11 @@ class Dialect(Server):
     ) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
 
-        A worker with None has sent no heartbeat for too long, while those of others were stored;
-        see `steady`. A worker with a session counts as dead because that session has ended on the
-        server; if this role may not see whether it has, the worker is left out. `back_for` is for
-        how many seconds the database has been back: without a heartbeat since then, a session
-        proves nothing.
+        A worker with None has sent no heartbeat for too long, while other workers' heartbeats were
+        stored; see `steady`. A worker with a session counts as dead because that session has ended
+        on the server; if this role may not see whether it has, the worker is left out. `back_for`
+        is for how many seconds the database has been back: without a heartbeat since then, a
+        session proves nothing.
         """
         values, parts = {"back_for": back_for}, self._steady_since
         found = self._rows(connection, "dead_workers", values, **parts, among="")
@@ -364,8 +364,8 @@ class Dialect(Server):
     def dead_workers_condition(self, *, back_for: float = ALWAYS, of_lease: bool = False) -> str:
         """Return the SQL condition that `dead_workers` may return a worker.
 
-        It is one of those that are asked together (see `raw_queries.which_hold`). With `of_lease`,
-        it is a condition on a row of a lease: the session of its holder has ended.
+        `raw_queries.which_hold` asks it together with others. With `of_lease`, it is a condition on
+        a row of a lease: the session of its holder has ended.
         """
         found = self.sql["dead_workers"].replace("%(back_for)s", repr(float(back_for)))
         parts = {**self._steady_since, "among": ""}
@@ -379,7 +379,7 @@ class Dialect(Server):
 
         If so, another worker that stored none in this time was not kept from it by the database.
         The time is two of its intervals, or five seconds if that is shorter, and at least `beat_ms`
-        milliseconds: SQL that may name columns of the row which is judged.
+        milliseconds. `beat_ms` is SQL, which may name columns of the row of the other worker.
         """
         return self.sql["steady"].format(beat_ms=beat_ms)
 

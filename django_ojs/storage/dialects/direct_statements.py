@@ -1,4 +1,4 @@
-"""Statements by the driver's connection itself, without a cursor of Django and one of psycopg.
+"""Send statements by the driver's connection itself, without the cursors of Django and psycopg.
 
 The two cursors take 70 µs of CPU time for a statement that needs 45 without them, and every enqueue
 is one statement. What is sent is the same: one simple query with the values as literals, which all
@@ -36,7 +36,7 @@ _MODULES: Final = frozenset(
         "psycopg.cursor",
     )
 )
-#: Whether psycopg has everything that is used here, some of which it does not document.
+#: Whether psycopg has everything that is used here. It does not document all of that.
 _HAS_ALL: Final = all(
     hasattr(owner, name)
     for owner, name in (
@@ -120,7 +120,7 @@ def usable(
 ) -> "psycopg.Connection[Any] | None":
     """Return psycopg's connection if it may be used to send a statement, or None.
 
-    `begins`: also if the connection is idle without autocommit, and the statement has to begin a
+    With `begins`, it may also be idle without autocommit, and the statement has to begin a
     transaction.
     """
     # `cursor()` begins in the same way, and raises inside an event loop.

@@ -22,10 +22,10 @@ from django_ojs.spec.failure import PLACE
 
 
 class HasForm(Contains):
-    """Whether a text has a form: it is what stands between the places, in this order."""
+    """Whether a text has a form: the parts between the `PLACE`s, in this order."""
 
     def process_rhs(self, *args: Any) -> Any:
-        """Return the pattern, without the `%` at both ends that a search for a part has."""
+        """Return the pattern, without the `%` at both ends that `Contains` adds."""
         sql, params = Lookup.process_rhs(self, *args)
         parts, escaped = str(params[0]).split(PLACE), args[1].ops.prep_for_like_query
         return sql, ["%".join(map(escaped, parts)), *params[1:]]
@@ -35,8 +35,8 @@ class OneOf(Lookup):
     """Whether a column is one of these ids or texts, as one parameter.
 
     `pk__in` has a parameter for each id; five hundred take longer to parse than to delete. It is a
-    lookup, because Django compares a function with true on MariaDB: no index is used for that, and
-    an UPDATE locks, and waits for, all rows of the table.
+    lookup and not a function, because Django compares a function with true on MariaDB: that uses no
+    index, so an UPDATE locks, and waits for, all rows of the table.
     """
 
     lookup_name = "one_of"
@@ -56,9 +56,9 @@ class OneOf(Lookup):
 
 
 class Unlocked(Value):
-    """The id of a job, or none while another session has locked its row.
+    """The id of a job, or NULL while another session has locked its row.
 
-    For an UPDATE, which locks it and does not wait. On SQLite there are no locks of rows.
+    An UPDATE by this id locks the row and does not wait. SQLite does not lock rows.
     """
 
     def __init__(self, job_id: UUID) -> None:
@@ -71,10 +71,10 @@ class Unlocked(Value):
 
 
 class AmongJobs(Func):
-    """Whether a job is among those of a query, as a range of the primary key of the jobs.
+    """Whether a job is among those of a query, found by the primary key of the jobs.
 
-    A join could read all jobs in the order of their ids instead. `query` lacks the value at its
-    end, and the brackets that close it.
+    For a join, the planner may read all jobs in the order of their ids. `query` lacks the value at
+    its end, and the brackets that close it.
     """
 
     output_field = BooleanField()
@@ -99,7 +99,8 @@ class AmongJobs(Func):
 class RetriedBy(AmongJobs):
     """Whether a bulk operation retried a job."""
 
-    # Of a retry only: not every user who may see jobs may see what a search has found.
+    # Other operations do not count: not every user who may see jobs may see what a search has
+    # found.
     query = (
         "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
         "(SELECT id FROM ojs_bulk_operation WHERE action = 'retry' AND id = "

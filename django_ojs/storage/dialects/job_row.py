@@ -1,4 +1,4 @@
-"""The row of a job: which column has what of its envelope, and what a claim returns of it.
+"""The row of a job: how it stores the envelope, and which columns a claim returns.
 
 `row_of` is what `Dialect.insert_jobs` sends, `NewRow` what it returns: the envelope, and what the
 database decided. `NewRow.columns` are the columns as a query would return them, for the model that

@@ -19,8 +19,9 @@ class JSONMatch:
     """One of `values`, at a path in a job's `args` or `meta`, or among its `tags`.
 
     In `args`, which is a list, the path begins in any item, or in the item whose index is the first
-    part of the path. No key contains a double quote. Jobs of some types have what the path begins
-    with, the parameter of a handler, at an index: `positions` are pairs of these.
+    part of the path. No key contains a double quote. If the path begins with the name of a
+    handler's parameter, jobs of some types have it at an index: `positions` are pairs of type and
+    index.
     """
 
     column: Literal["args", "meta", "tags"]
@@ -36,9 +37,9 @@ class JSONMatch:
 
     @property
     def is_containment(self) -> bool:
-        """Whether a column with the value contains the `document` of it.
+        """Whether each column with the value contains its `document`.
 
-        Not where a part of the path may be the index of a list in an argument.
+        This is not so if a part of the path may be the index of a list in an argument.
         """
         return not self.has_index or not any(map(_is_index, self.path[1:]))
 
@@ -68,7 +69,7 @@ class JSONContains(Func):
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
         """Use the containment operator; it does not extract the value (PostgreSQL).
 
-        At an index in `args`, the value is extracted of those that contain it.
+        For an index in `args`, the value is also extracted, from jobs that contain it.
         """
         column, given = compiler.compile(self.source_expressions[0])
         parts: list[str] = []

@@ -1,13 +1,13 @@
 """Statements whose plan the session keeps: the claim and the completion of a worker's jobs.
 
-To plan the claim of one job takes the server longer than to execute it, and an idle worker claims
+Planning the claim of one job takes the server longer than executing it, and an idle worker claims
 twice a second. So a worker prepares the statement in its session. The plan is made for any values,
-which the statement must allow for, and by indexes: for a table that was empty, or has some thousand
-rows, the planner reads the whole table, which may have grown since. For whatever else changes, it
-is made again after some seconds.
+which the statement must allow for, and uses indexes: for a table that is empty, or has some
+thousand rows, the planner would read the whole table, which may grow. Because other things may
+change too, it is made again after some seconds.
 
-Only the session that a connection always has can keep a plan. Behind a pooler each statement may
-come to another one; there, in a transaction of others, and where something wants to see the
+A plan can be kept only if a connection always has the same session. Behind a pooler each statement
+may reach another session; there, in a caller's transaction, and where something wants to see the
 statement (see `direct_statements`), it is planned each time. So is the claim of a web process,
 until its connection has shown that it `repeats` claims: a kept plan costs two round trips first.
 """
@@ -31,13 +31,14 @@ from django_ojs.storage.dialects import direct_statements
 #: Seconds after which a plan is made again. At this interval, planning takes a thousandth of a
 #: core.
 LONGEST: Final = 5.0
-#: A statement of so many seconds is slow: its plan may have been made for a smaller table.
+#: A statement that takes this many seconds is slow: its plan may have been made for a smaller
+#: table.
 SLOW: Final = 0.02
 #: A slow plan is made again after this many seconds. On a busy machine many statements are slow,
 #: and planning them each time would make it busier; a table does not outgrow its plan sooner.
 SHORTEST: Final = 1.0
 
-#: A connection repeats claims after this many, each less than so many seconds after the last.
+#: A connection repeats claims after this many, each within `REPEATED_WITHIN` seconds of the last.
 REPEATED: Final = 10
 REPEATED_WITHIN: Final = 1.0
 
@@ -68,7 +69,7 @@ class _Session:
 
 
 _sessions: "Final[WeakKeyDictionary[psycopg.Connection[Any], _Session]]" = WeakKeyDictionary()
-#: Of each connection of a web process: how many claims it made in a row, and when the last one.
+#: For each connection of a web process: how many claims it made in a row, and when the last was.
 _claims: "Final[WeakKeyDictionary[Any, tuple[int, float]]]" = WeakKeyDictionary()
 
 
@@ -91,12 +92,12 @@ def rows(
 ) -> list[tuple[Any, ...]] | None:
     """Run a statement and return its rows, or None without running it if no plan can be kept.
 
-    The statement has a `%(name)s` for values, and casts those that are lists. Its rows are read as
-    Django reads them, except for the times, which have the offset of the session.
+    The statement has a `%(name)s` for each value, and casts lists. Its rows are read as Django
+    reads them, except for the times, which have the offset of the session.
 
     With `is_in_transaction`, it runs in a transaction that is repeated as a whole after an error,
-    such as that of a session that has lost the plan. If it is the first statement, it begins the
-    transaction, in which each statement sees what was committed before it.
+    such as the loss of the plan. If it is the first statement, it begins the transaction, in which
+    each statement sees what was committed before it.
     """
     expected = _IN_TRANSACTION if is_in_transaction else _IDLE
     link = direct_statements.usable(connection, begins=is_in_transaction)
@@ -136,7 +137,7 @@ def rows(
                 session.can_keep = False
                 if not is_in_transaction:
                     return None
-                # It is repeated, as after a conflict, and then planned each time.
+                # The transaction is repeated, as after a conflict, without kept plans.
                 raise errors.SerializationFailure("The session has lost its plans.")
             raise errors.error_from_result(result, encoding=link.info.encoding)
         if time.monotonic() - now >= SLOW and now - planned_at >= SHORTEST:

@@ -88,8 +88,8 @@ def locks_that_fit() -> Iterator[None]:
             raise
         raise BackendUnavailable(
             "The server has no room for more locks. A transaction holds one for each unique key, "
-            "and for each bounded queue or part of one, of its jobs, until it ends.",
-            hint="Store some thousands of such jobs in a transaction, or raise "
+            "bounded queue and part of a bounded queue of its jobs, until it ends.",
+            hint="Store fewer such jobs in a transaction (some thousands), or raise "
             "max_locks_per_transaction of the server.",
         ) from error
 
@@ -161,7 +161,7 @@ class PostgreSQL(Inserts):
         "TRIGGER": "DROP TRIGGER {name} ON {table}",
         "FUNCTION": "DROP FUNCTION {name} CASCADE",
     }
-    # FATAL is what it sends when it rejects or ends a connection.
+    # The server sends FATAL when it rejects or ends a connection.
     reasons = re.compile(
         r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|could not "
         r"translate host name|failed to resolve host|server closed the connection unexpectedly|"
@@ -284,8 +284,8 @@ class PostgreSQL(Inserts):
 
     def is_unavailable_error(self, error: BaseException) -> bool:
         state = getattr(error.__cause__, "sqlstate", None) or ""
-        # The driver counts the first codes among errors of the program, although a retry may pass.
-        # It counts the second among those of a server that is away, although the errors stay.
+        # The driver counts `_ENDED` among errors of the program, although a retry may pass, and
+        # `_FOR_GOOD` among errors of a server that is away, although a retry would fail.
         return state in _ENDED or (
             not state.startswith(_FOR_GOOD) and super().is_unavailable_error(error)
         )
@@ -324,7 +324,8 @@ class PostgreSQL(Inserts):
                 if kept is not None:
                     return kept
             parts |= _EXACTLY_LIMIT
-        # The times of a floor are values of no kept plan, and floors are rare.
+        # A claim from a floor keeps no plan: `_TYPES` has no type for its times, and floors are
+        # rare.
         elif name == "claim_chosen" and _repeats(connection):
             kept = _kept(connection, statement.format(**parts), values)
             if kept is not None:
@@ -496,7 +497,7 @@ class PostgreSQL(Inserts):
 
     def is_free(self, connection: Any) -> bool:
         link = connection.connection
-        # The driver's own attribute is read, because Django's is that of the former connection
+        # The driver's own attribute is read, because Django's one describes the former connection
         # until the new one is made.
         return super().is_free(connection) and link is not None and bool(link.autocommit)
 

@@ -123,7 +123,7 @@ def _is_plain(envelope: Envelope) -> bool:
 def _insert_one(
     connection: BaseDatabaseWrapper, job: Envelope, procedure: str, own: dict[str, Any]
 ) -> NewRow | None:
-    """Store one job by a procedure, which has arguments of its `own`. None: it stored nothing."""
+    """Store one job by a procedure with `own` arguments. Return None if it stored nothing."""
     args = json.dumps(job.args)
     more, text = _other_arguments(job)
     text += args
@@ -159,8 +159,8 @@ def _insert_unheld(connection: BaseDatabaseWrapper, job: Envelope) -> list[NewRo
 def lock_number(key: str) -> int:
     """Return the number of the advisory lock of a unique key.
 
-    It has 64 bits, half of the hash, so two keys with the same half wait for each other without
-    need.
+    It has 64 bits, the first quarter of the hash. Two keys with the same quarter wait for each
+    other without need.
     """
     return int.from_bytes(bytes.fromhex(key)[:8], signed=True)
 

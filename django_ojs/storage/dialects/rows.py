@@ -47,8 +47,8 @@ ANY_SIZE: Final = 2**63 - 1
 #: The bits of all rules of claims.
 ALL_RULES: Final = -1
 
-#: The shortest lease of a worker of the project, whatever the job says. It extends its leases by
-#: statements, each of which may take a second on a busy machine.
+#: The shortest lease of a worker of django_ojs, whatever the job says: the worker extends its
+#: leases by statements, each of which may take a second on a busy machine.
 SHORTEST_LEASE_MS: Final = 2000
 
 
@@ -78,7 +78,7 @@ class ClaimRequest:
     limit: int
     worker_id: str | None
     lease_ms: int
-    #: A job's own visibility timeout takes precedence over `lease_ms`.
+    #: Whether a job's own visibility timeout takes precedence over `lease_ms`.
     own_lease: bool = True
     isolation: Isolation = Isolation.ANY
     #: The most bytes that the jobs may have together.
@@ -102,7 +102,7 @@ class ClaimRequest:
 class Floor:
     """Where a claim starts in the order of a queue (see `storage.claim_floors`).
 
-    `since` is a time after which the jobs of higher priorities became available.
+    The claim takes jobs of higher priorities only if they became available after `since`.
     """
 
     priority: int

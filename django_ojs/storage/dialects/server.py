@@ -121,10 +121,10 @@ is_of_worker: Final[ContextVar[bool | None]] = ContextVar("ojs_claim_is_of_worke
 class Server(ABC):
     """What every statement needs of one database, and what only that database can say."""
 
-    #: What it is called: postgresql, sqlite or mariadb. Its files have this name, as
-    #: `schema/<name>.sql` of an extension, and a folder its statements (see `storage.statements`).
+    #: Its name: postgresql, sqlite or mariadb. Files such as `schema/<name>.sql` of an extension
+    #: have this name, and so have folders of statements (see `storage.statements`).
     name: ClassVar[str]
-    #: Says what a server is that has the same vendor for Django, and is not supported; or None.
+    #: Returns the name of a server that has Django's vendor but is not supported, or None.
     other_product: Callable[[BaseDatabaseWrapper], str | None] | None = None
     #: Its statements, by the name of the file.
     sql: ClassVar[Mapping[str, str]]
@@ -137,15 +137,15 @@ class Server(ABC):
     after_flush: ClassVar[Sequence[str]] = ()
     #: The type of a JSON column, where Django's own rejects some JSON.
     json_type: ClassVar[str | None] = None
-    #: What its errors say when it cannot be used, of which a group is the part to be shown.
+    #: Finds in its errors why it cannot be used. If there is a group, only the group is shown.
     reasons: ClassVar[re.Pattern[str]]
     #: The class that stops its clock in a test (see `testing.clock`), as a path.
     test_clock: ClassVar[str]
-    #: The time at which a statement began, in a statement that has parameters.
+    #: The SQL of the time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
     #: The collation that compares text by its code points.
     binary_collation: ClassVar[str]
-    #: Whether the database is a server: a process with sessions of others, a clock, and VACUUM.
+    #: Whether the database is a server that shows its sessions, its clock, and VACUUM.
     is_server: ClassVar[bool]
     #: The start of a statement that creates an index without locking out the writers.
     create_index: ClassVar[str]
@@ -162,7 +162,7 @@ class Server(ABC):
     def read(self, connection: BaseDatabaseWrapper, kind: type[R], values: Any = None) -> list[R]:
         """Return the rows of a statement that only reads.
 
-        There are none where the database has no such statement, because it does not show this.
+        Return none if the database has no such statement, because it does not show this.
         """
         if kind.statement not in self.sql:
             return []
@@ -240,7 +240,7 @@ class Server(ABC):
         """
 
     def end_if_idle(self, connection: BaseDatabaseWrapper, milliseconds: int) -> None:  # noqa: B027  # PostgreSQL has such a limit
-        """End the session if a beginning transaction waits so long for its next statement.
+        """End the session if a beginning transaction waits this long for its next statement.
 
         A process that is frozen in the meantime must not keep the rows that it has locked. A
         caller's transaction has no such limit.
@@ -248,7 +248,7 @@ class Server(ABC):
 
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
-        """Let statements in a transaction fail that wait longer for a lock.
+        """Let statements of a transaction fail that wait longer than this for a lock.
 
         The error is a contention error. A database with one write lock has no other lock to wait
         for.
@@ -264,7 +264,7 @@ class Server(ABC):
 
     @abstractmethod
     def ago(self, seconds: float) -> str:
-        """Return the SQL of the time so many seconds ago, in a statement that has parameters."""
+        """Return the SQL of the time `seconds` ago, in a statement that has parameters."""
 
     @abstractmethod
     def ids(self, keys: Collection[UUID]) -> Any:
@@ -283,7 +283,7 @@ class Server(ABC):
         """Convert a timestamp of a raw row."""
 
     def can_write(self, connection: BaseDatabaseWrapper, *, commits: bool = False) -> bool:
-        """Return whether the session may write, unlike that of a replica.
+        """Return whether the session may write, unlike a session of a replica.
 
         With `commits`, try it with a small commit where this is possible.
         """
@@ -315,7 +315,7 @@ class Server(ABC):
         return self.is_contention_error(error)
 
     def is_unavailable_error(self, error: BaseException) -> bool:
-        """Return whether the database cannot be reached or written to now; a retry may pass.
+        """Return whether the database cannot be reached or written to now; a retry may succeed.
 
         It may be read-only for some seconds, during a failover.
         """
@@ -335,7 +335,7 @@ class Server(ABC):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> AbstractContextManager[QueryLimit]:
-        """Open a block of queries, each of which is stopped after so many seconds.
+        """Open a block of queries, each of which is stopped after `seconds`.
 
         A query runs in a block of the returned limit. If it is stopped, it raises a DatabaseError,
         and other queries still run.
@@ -365,7 +365,7 @@ class Server(ABC):
         raise NotImplementedError
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
-        """Return the server process of a connection, when no pooler shares it with others."""
+        """Return the session of a connection, or None if it is unknown, as behind a pooler."""
         return None
 
     #: The SQL condition that another transaction has been open since {}; it is false if the
@@ -390,7 +390,7 @@ class Server(ABC):
     def is_waiting(self, connection: BaseDatabaseWrapper) -> bool | None:
         """Return whether a thread waits for the reply to a statement, or None if this is unknown.
 
-        The connection may be that of another thread.
+        The connection may belong to another thread.
         """
         return None
 

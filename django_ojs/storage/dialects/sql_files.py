@@ -1,10 +1,10 @@
 """The statements of the dialects: `sql/<database>/<name>.sql`, one statement a file.
 
-Those that more than one database understands are in `sql/common`.
+Statements that several databases understand are in `sql/common`.
 
-States come from the transition table only: `{before_<transition>}` is the condition on
-the old state, `{after_<transition>}` the new state, and `{<state>}` one in which PUSH stores a job.
-What is in two braces, as `{{names}}`, is filled in when a statement is executed.
+States come from the transition table only: `{before_<transition>}` is the condition on the old
+state, `{after_<transition>}` the new state, and `{<state>}` one in which PUSH stores a job.
+Placeholders in two braces, as `{{names}}`, are filled in when a statement is executed.
 """
 
 import re
@@ -42,7 +42,8 @@ def schema_files(database: str, *names: str) -> tuple[Path, ...]:
 def load(folder: str | Path, name: str, **values: str) -> str:
     """Return a statement, its placeholders filled in from the table and from `values`.
 
-    From a folder of `sql`, or that of an app. Without its comments: it is sent with each execution.
+    `folder` is one of `sql`, or one of an app. Comments are removed, because the text is sent with
+    each execution.
     """
     text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip().format(**_PLACEHOLDERS, **values)
@@ -74,7 +75,7 @@ _PLACEHOLDERS: Final = {
         state.value: _quoted(initial(state).value)
         for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)
     },
-    # In a statement that may count a run as an attempt: this one was the last.
+    # Whether the run counts as an attempt, and was the last attempt.
     "spent": "(%(spends)s AND attempt - returned >= max_attempts)",
     **{f"before_{name}": before(*transition) for name, transition in _TRANSITIONS.items()},
     **{f"after_{name}": _quoted(target.value) for name, (_, target) in _TRANSITIONS.items()},

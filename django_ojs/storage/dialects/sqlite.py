@@ -35,7 +35,7 @@ _SQL = load_all(
     deadline_when_started=load("sqlite", "deadline_when_started"),
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 )
-#: The statements by whether the queues have to have room.
+#: insert_jobs.sql, by whether it stores jobs only if no queue has a bound.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),
     False: _SQL["insert_jobs"].format(room="true"),
@@ -91,8 +91,8 @@ class SQLite(Dialect):
         if unless_held:  # There is one writer, and a query takes no round trip.
             return None
         with connection.cursor() as cursor:
-            # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
-            # must those of a batch.
+            # SQLite's clock has milliseconds, and jobs pushed within one millisecond, such as a
+            # batch, must keep their order.
             now = timezone.now().replace(tzinfo=None)
             rows = rows_of(envelopes)
             for n, row in enumerate(rows):
@@ -170,7 +170,7 @@ class SQLite(Dialect):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
-        # On a server, setting the timeout raises the error if the server does not respond.
+        # The block must raise here if the database cannot be used, as it does on a server.
         connection.ensure_connection()
 
         @contextmanager
@@ -271,5 +271,5 @@ class SQLite(Dialect):
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
 
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        # The clock of SQLite is that of this process.
+        # SQLite uses the clock of this process.
         return timezone.now()

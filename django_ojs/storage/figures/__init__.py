@@ -1,1 +1,1 @@
-"""Counts and rollups: figures that cost no scan of the jobs table."""
+"""Counts and other figures that cost no scan of the jobs table."""

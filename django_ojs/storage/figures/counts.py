@@ -1,6 +1,6 @@
 """Counts by queue and state without a scan: triggers update them, maintenance folds them.
 
-Dead letters have a count of their own beside that of the other discarded jobs.
+Dead letters are counted apart from the other discarded jobs.
 
 On PostgreSQL a statement that changes jobs appends what it changed to `ojs_count_change`; a count
 is the folded row plus the changes since. On SQLite, which has one writer, triggers update
@@ -18,7 +18,7 @@ from django_ojs.storage.dialects.rows import Difference
 #: A queue's jobs by state; states without jobs are left out.
 ByState = dict[State, int]
 
-#: What dead letters are counted under, in place of their state.
+#: The name under which dead letters are counted, in place of their state.
 _DEAD: Final = "dead_letter"
 
 
@@ -40,9 +40,9 @@ def summed(rows: Iterable[tuple[str, str | None, int | None]]) -> dict[str, BySt
 
 
 def totals(queues: Iterable[str] | None = None, *, dead_letter: bool | None = None) -> ByState:
-    """Return the counts of these queues or all together; states without jobs are left out.
+    """Return the sums for these queues or for all; states without jobs are left out.
 
-    `dead_letter`: only of dead letters, or only of other jobs.
+    `dead_letter`: count only dead letters, or only other jobs.
     """
     wanted = None if queues is None else list(queues)
     total: ByState = {}
@@ -71,7 +71,7 @@ def depth(queue: str) -> int:
 
 
 def changes_condition() -> str:
-    """Return the SQL condition that `fold` has anything to do."""
+    """Return the SQL condition that `fold` has something to do."""
     if database.dialect().has_one_writer:
         return "1 = 0"  # Triggers write the counts themselves.
     return "EXISTS (SELECT 1 FROM ojs_count_change)"
@@ -91,8 +91,8 @@ def vacuum() -> None:
 def differences() -> list[Difference]:
     """Compare the counts with the jobs, and return where they differ.
 
-    A difference has the queue, the state, the counted and the actual number, and the same for their
-    bytes. One statement reads every job, so that both sides are of the same snapshot.
+    A difference has the queue, the state, and the counted and actual numbers of jobs and bytes. One
+    statement reads every job, so that both sides are of the same snapshot.
     """
     return database.dialect().read(database.connection(), Difference)
 

@@ -16,7 +16,8 @@ from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.queue_configs import DELETED
 
-#: The name that stands for all queues, or all types, that are not listed. No name may begin so.
+#: The name that stands for all queues, or all types, that are not listed. No queue or type can have
+#: it.
 OTHERS: Final = "_other"
 
 
@@ -63,9 +64,9 @@ def by_load(
 ) -> KnownQueues:
     """Return the configured queues, and of the others the `limit` with the most waiting jobs.
 
-    In this order: configured queues, then by waiting, unfinished and all jobs. `text`: only queues
-    whose name contains it. `emptied`: also queues without a row whose jobs were all deleted.
-    `known`: these count as configured.
+    Configured queues come first; each group is in the order of waiting, unfinished and all jobs.
+    `text`: only queues whose name contains it. `emptied`: also queues without a row whose jobs were
+    all deleted. `known`: these count as configured.
     """
     escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
     return _query(
@@ -125,5 +126,5 @@ def _one_of(prefix: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
 
 
 def _binary() -> str:
-    # The order of a cursor must be that of the process, whatever the collation of the database.
+    # Pages must be in the order in which Python sorts, whatever the collation of the database.
     return f"queue COLLATE {database.dialect().binary_collation}"

@@ -86,7 +86,7 @@ def test_a_result_that_cannot_be_stored_fails_the_job_for_good(
 
     program = Program(ojs, bad)
     assert program.run(with_retries=True) == Drained(discarded=1)
-    assert "the step 'bad', whose effects are there" in program.job.error["message"]
+    assert "the step 'bad', whose effects remain" in program.job.error["message"]
     assert called.made == [1]
 
 

@@ -1,7 +1,7 @@
 -- What Django leaves out on MariaDB: indexes of expressions or with conditions. And the collation: names
--- and keys are compared by their code points, to their last space, whatever the database compares by.
+-- and keys are compared by code points, with trailing spaces, whatever the collation of the database.
 --
--- There are no partial indexes, so the state is a column of the index of each condition on it.
+-- There are no partial indexes, so an index for rows of some states has the state as a column.
 --
 -- This file is run statement by statement: a blank line ends a statement, and there is none within
 -- one. It may be run again: what exists stays.
@@ -52,10 +52,10 @@ ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bi
 
 ALTER TABLE ojs_worker CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
--- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
--- transaction but that of a row: 4096 for each of the five kinds of subjects (see dialects/row_locks.py),
--- then 32 shares for each of 256 queues and 1024 parts of queues (see dialects/admission_shares.py).
--- On a node of a Galera cluster a lock changes its row (see dialects/galera.py).
+-- Rows that are locked in place of what they stand for, because on MariaDB only row locks end with a
+-- transaction: 4096 for each of the five kinds of names (see contrib/mariadb/row_locks.py), then 32
+-- shares for each of 256 queues and 1024 parts of queues (see admission_shares.py, beside it).
+-- On a node of a Galera cluster a lock changes its row (see galera.py).
 CREATE TABLE IF NOT EXISTS ojs_lock
     (slot integer NOT NULL PRIMARY KEY, times_locked bigint NOT NULL DEFAULT 0) ENGINE = InnoDB;
 

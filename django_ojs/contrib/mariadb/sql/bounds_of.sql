@@ -1,2 +1,2 @@
--- The rows of these queues: the bounds of far enough in jobs and in bytes, and the bytes of a ticket.
+-- The bounds of these queues: their ceilings in jobs and in bytes, and the bytes of a ticket.
 SELECT queue, ceiling, ceiling_bytes, unit FROM ojs_bound WHERE queue IN %(queues)s

@@ -1,4 +1,4 @@
--- The best jobs of a queue that are open to all claims, or to those with a rule, locked.
+-- The best jobs of a queue that are open to all claims, or to claims with a rule, locked.
 SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), hold
 FROM ojs_job FORCE INDEX (ojs_job_claim)
 WHERE queue = %(queue)s AND state {before_fetch} AND hold {{hold}} {{isolation}}

@@ -3,8 +3,8 @@
 --
 -- The index has them in this order: a sort would lock every job of the queue.
 --
--- From a queue with rules that the caller does not apply, or with a job that is open to such a rule,
--- there are none, and a row without an id says so.
+-- If the queue has a rule that the caller does not apply, or a job that is open only to claims with such
+-- a rule, there are no jobs, but one row without an id.
 (SELECT id, coalesce(size_bytes, 0) FROM ojs_job FORCE INDEX (ojs_job_claim)
 WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})

@@ -1,5 +1,5 @@
--- Locks some more of the rows of ojs_lock that are the shares of a name, until the transaction ends:
--- those that no other transaction has locked. A sort would lock every row: the index has the order.
+-- Locks more shares of a name, which are rows of ojs_lock, until the transaction ends. Rows that another
+-- transaction has locked are left out. The index has the order, because a sort would lock every row.
 SELECT slot, @@tx_isolation FROM ojs_lock FORCE INDEX (PRIMARY)
 WHERE slot BETWEEN %(first)s AND %(last)s AND slot NOT IN %(held)s
 ORDER BY slot LIMIT %(number)s FOR UPDATE SKIP LOCKED

@@ -1,7 +1,7 @@
--- BEAT of a registered worker that holds no jobs: what changes with each heartbeat. No row where the row
--- says something else, such as another session: then the whole row is written.
+-- BEAT of a registered worker that holds no jobs: what changes with each heartbeat. If the row differs
+-- in something else, such as the session, it changes no row, and the caller writes the whole row.
 --
--- The assignments count one after the other here: the gap is measured before the time is set.
+-- MariaDB makes the assignments one after the other: the gap is measured before the time is set.
 UPDATE ojs_worker SET active_jobs = 0, seen_at = {now},
     steady_since = coalesce(CASE WHEN beat_at > {now} - INTERVAL 2000 * beat_interval_ms MICROSECOND
                                  THEN steady_since END, {now}),

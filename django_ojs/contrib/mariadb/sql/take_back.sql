@@ -1,5 +1,5 @@
--- LAPSE: takes jobs back from their workers, which the caller has locked, whose runs it has stored, and
--- which have attempts left.
+-- LAPSE: takes jobs back from their workers. The jobs have attempts left, and the caller has locked them
+-- and stored their runs.
 UPDATE ojs_job FORCE INDEX (PRIMARY)
 SET state = {after_lapse}, enqueued_at = {now}, started_at = NULL, worker_id = NULL,
     finished_at = NULL, dead_letter = FALSE,

@@ -1,7 +1,7 @@
 """Backpressure (ojs-backpressure §5): every addition to a bounded queue is checked here.
 
-That is PUSH, ACTIVATE and a retry by hand; not promotion, a retry after a failure or a return to
-the queue, whose jobs were admitted before.
+PUSH, ACTIVATE and a retry by hand add jobs. A promotion, a retry after a failure and a return to
+the queue are not checked, because their jobs were admitted before.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from django_ojs.storage.queue_configs import config_and_warned, config_of
 
 T = TypeVar("T")
 
-#: Inserts the jobs of a batch. Where the batch says `only_if_admitted` it returns None, and stores
+#: Inserts the jobs of a batch. If the batch says `only_if_admitted`, it returns None and stores
 #: nothing, unless the statement itself can determine that their queues have room.
 Insert = Callable[[], Sequence[NewRow] | None]
 
@@ -37,8 +37,8 @@ def insert_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
     """Store jobs by `insert`, if their queues have room.
 
     A bound that another process has set within the last second may be overlooked, unless the
-    options say `checks_bound`: then the statement checks it, which costs a tenth. Raises QueueFull
-    before anything is stored, and leaves the caller's transaction usable.
+    options say `checks_bound`: then the statement checks it, and takes a tenth longer. Raises
+    QueueFull before anything is stored, and leaves the caller's transaction usable.
     """
     apply_settings()
     is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(batch.jobs)})
@@ -85,7 +85,7 @@ def _may_be_bounded(queues: set[str]) -> bool:
 
 
 def admitted_again(readmission: Readmission, change: Callable[[], T]) -> T:
-    """Let stored jobs wait by `change`, if their queues have room; inside a write transaction.
+    """Make stored jobs wait again by `change`, if their queues have room; in a write transaction.
 
     Raises QueueFull before the change.
     """
@@ -132,7 +132,7 @@ class _QueueLock:
     after: Load
 
     def finish(self, *, alone: bool = False) -> None:
-        """Issue tickets for the room that is left, and let a crossing be published.
+        """Issue tickets for the room that is left, and have a crossed threshold published.
 
         `alone` says that the enqueue is a transaction of its own.
         """
@@ -145,7 +145,7 @@ class _QueueLock:
             # long.
             database.after_commit(self._cross)
         else:
-            # The transaction may add thousands of jobs, none of which reached the threshold.
+            # This enqueue crossed no threshold, and there may be thousands in the transaction.
             pressure_monitor.watch.request()
 
     def _cross(self) -> None:
@@ -215,7 +215,7 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
         depth=load.size if by_size else load.jobs,
         bound=(bound.max_size_bytes if by_size else bound.max_depth) or 0,
         strategy=bound.strategy,
-        # Open transactions have added jobs: the depth is not known before they end.
+        # The depth is not known, because open transactions have added jobs.
         busy=found is None,
     )
     if by_size:
@@ -232,7 +232,7 @@ def _has_room_again(full: QueueFull) -> bool:
 
 
 def add_needs(full: QueueFull, stored: Load) -> None:
-    """Note what the same call had stored in the queue before: it is rolled back with the rest."""
+    """Add what the same call had stored in the queue before: it is rolled back with the rest."""
     jobs, size = full.needs
     _note_needs(full, stored.with_(jobs, size), config_of(full.queue).backpressure)
 

@@ -55,5 +55,5 @@ def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tupl
             left = left.with_(-1, -(job.size_bytes or 0))
         if left.with_(added.jobs, added.size).fits(bound) or len(found) < read:
             return dropped, left
-        # The bound in bytes decides, so the number of jobs follows from their sizes.
+        # The bound in bytes decides, so the sizes determine how many jobs to drop: read more.
         limit *= 4

@@ -27,10 +27,10 @@ from django_ojs.storage.queue_configs import config_and_warned
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds from a change of a queue to the check, where no worker runs.
+#: Seconds from a change of a queue to the check, if no worker runs.
 _DELAY: Final = 1.0
-#: Seconds for which a process leaves the checks to a worker, has no bounds to check, or waits
-#: after an error.
+#: Seconds until a process may check again, after a worker did, there were no bounds, or an error
+#: occurred.
 _STAND_DOWN: Final = 10.0
 
 
@@ -75,7 +75,7 @@ def cross(queue: str, bound: Backpressure, found: Load) -> bool:
 
 
 def cross_after_commit(queue: str, bound: Backpressure, found: Load) -> None:
-    """Call `cross` for an enqueue that has committed, and must not fail any more."""
+    """Call `cross` for an enqueue that has committed, so that no error may reach its caller."""
     try:
         cross(queue, bound, found)
     except Error as error:
@@ -96,7 +96,7 @@ def _check(queue: str) -> int:
 
 
 class Watch:
-    """Checks all queues a second after something changed them, where no worker does it."""
+    """Checks all bounded queues a second after something changed them, if no worker does it."""
 
     def __init__(self) -> None:
         self._idle_until = 0.0

@@ -1,7 +1,8 @@
 """Rejected jobs, recorded even where the caller's transaction is rolled back.
 
 A thread with its own connection writes the events: the rollback of a caller's transaction would
-delete them. There may be thousands of rejections; those of a tenth of a second are one event.
+delete them. There may be thousands of rejections, so those of a queue and type within a tenth of a
+second are one event.
 """
 
 import logging
@@ -25,7 +26,7 @@ from django_ojs.storage.background_writer import BackgroundWriter
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds whose rejections are one event.
+#: The rejections within this many seconds are one event.
 _INTERVAL: Final = 0.1
 #: After this many seconds without a rejection the thread and its connection end.
 _LINGER: Final = 1.0
@@ -52,7 +53,7 @@ class RejectionRecorder:
         """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
         types = Counter(job.type for job in jobs if job.queue == full.queue)
         if full.retryable:
-            # A site whose queues are never full does not load it.
+            # This is imported here, because a site whose queues are never full does not need it.
             from django_ojs.extensions.backpressure.operations import retry_after
 
             full.details["retry_after"] = retry_after.rates.retry_after(full.queue, types.total())
@@ -74,7 +75,7 @@ class RejectionRecorder:
             self._numbers.clear()
         if not rejected:
             return 0
-        # A part of a queue that is at its bound leaves room for the others.
+        # If only a part of a queue is full, the queue itself still has room.
         queues = {queue for queue, _, part in rejected if part is None}
 
         def operation() -> None:

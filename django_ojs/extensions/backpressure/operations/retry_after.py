@@ -1,4 +1,4 @@
-"""When to try again where a queue was full: the `Retry-After` of a rejection."""
+"""When to try again after a queue was full: the `Retry-After` of a rejection."""
 
 import time
 from datetime import timedelta

@@ -13,7 +13,7 @@ from django_ojs.storage import database
 
 T = TypeVar("T")
 
-#: Seconds between two checks: a waiting enqueue notices room within twice that, on average.
+#: The most seconds between two checks of a waiting enqueue for room.
 _CHECK_EVERY: Final = 0.05
 
 

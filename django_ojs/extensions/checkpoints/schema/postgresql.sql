@@ -3,7 +3,7 @@
 -- The conditions are in the triggers: no function is called for a job without a checkpoint.
 
 -- A row that is locked belongs to the open transaction of an earlier run, which must not delay the
--- outcomes of other jobs. It is deleted with its job, and not shown before.
+-- outcomes of other jobs. The maintenance deletes it later; until then it is not shown.
 CREATE OR REPLACE FUNCTION ojs_checkpoint_end() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN

@@ -20,8 +20,8 @@ INTERVAL = 60.0
 def put_right() -> int:
     """Move cron jobs that are due later than their schedules say. Return how many.
 
-    An occurrence that was enqueued before the clock was set back, and comes again, is left out. If
-    several of them would come before the cron job is due, its schedule starts again.
+    One occurrence that comes again after the clock was set back is left out, because its job was
+    enqueued before. If two or more would be left out, the schedule is evaluated from now on.
     """
     moved = 0
     rows = CronJob.primary.filter(enabled=True, due_at__gt=Now()).annotate(now=Now())

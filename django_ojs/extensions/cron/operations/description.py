@@ -15,10 +15,10 @@ _NTH: Final = ("first", "second", "third", "fourth", "fifth")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Time:
-    """When it fires in a day, in words.
+    """When in a day an expression fires, in words.
 
     `is_at` says that the words begin with "at", so that the day comes first. `hourly` says that
-    they mention every hour already.
+    they already mention every hour.
     """
 
     words: str

@@ -68,8 +68,8 @@ class SkippedRun:
 class Firing:
     """An occurrence, and what is done with it.
 
-    Without a result, nothing was stored: another transaction holds the unique key of its job, or
-    the lock of its queue.
+    Without a result, nothing was stored, and the next tick tries again: another transaction has
+    locked its unique key, its queue or the job that it replaces, or its queue is full.
     """
 
     occurrence: DueRun
@@ -85,7 +85,7 @@ class _NotPushedError(Exception):
 
 
 def event_source(cron_job: CronJob) -> cron_events.Schedule:
-    """Return what makes the events of a cron job."""
+    """Return what a cron job says about itself in its events."""
     return cron_events.Schedule(
         name=cron_job.name,
         expression=cron_job.expression,
@@ -99,8 +99,8 @@ def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Firing]:
     """Enqueue a job for each occurrence, if its overlap policy allows it.
 
     The caller has locked the cron jobs in the current transaction, and passes what is returned to
-    `record`. Each cron job has one occurrence. With `wait`, it waits for transactions that hold the
-    lock of a key or a queue.
+    `record`. A cron job has only one occurrence here. With `wait`, this waits for transactions that
+    hold the lock of a key or a queue.
     """
     open_runs = _settle([each.cron_job.name for each in occurrences])
     runs = [Firing(each) for each in occurrences]
@@ -171,7 +171,7 @@ def _replace(run: Firing, options: PushOptions) -> None:
 
 
 def _push(runs: Sequence[Firing], options: PushOptions) -> None:
-    """Store the jobs of runs in one queue. One that is rejected does not reject the others."""
+    """Store the jobs of runs in one queue. If one is rejected, the others are still stored."""
     if not runs:
         return
     try:

@@ -20,8 +20,8 @@ def release() -> int:
 
 @database.write_transaction
 def _release(name: str) -> int:
-    # A removed cron job has no row; its runs are released all the same. One that another
-    # transaction has locked is released later.
+    # The runs of a removed cron job, which has no row, are released as well. The runs of a cron job
+    # that another transaction has locked are released later.
     cron_job = CronJob.primary.filter(pk=name).values_list("pk")
     if not cron_job.select_for_update(skip_locked=True) and cron_job.exists():
         return 0

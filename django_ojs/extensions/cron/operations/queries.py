@@ -40,7 +40,7 @@ def page(
 
 def get(name: str) -> CronJob:
     """Return a cron job. Raises NotFound."""
-    # PostgreSQL has no text with a NUL.
+    # PostgreSQL cannot store a text with a NUL.
     found = None if "\0" in name else CronJob.primary.filter(pk=name).first()
     if found is None:
         raise not_found(name)
@@ -64,12 +64,12 @@ def not_found(name: str) -> NotFound:
 
 
 def runs(name: str) -> QuerySet[CronRun]:
-    """The runs of a cron job that are kept, the latest first; a removed one has them too."""
+    """Return the stored runs of a cron job, even of a removed one, the latest first."""
     return CronRun.primary.filter(name=name).order_by("-id")
 
 
 def last_jobs(names: Collection[str]) -> dict[str, Job]:
-    """Return the job of the last run of each cron job, if it is stored still, by name."""
+    """Return the job of the last run of each cron job, if it is still stored, by name."""
     last = CronRun.primary.filter(name=OuterRef("pk")).order_by("-id").values("job_id")[:1]
     found = CronJob.primary.filter(pk__in=names).annotate(last=Subquery(last))
     keys = {name: key for name, key in found.values_list("pk", "last") if key is not None}
@@ -78,7 +78,7 @@ def last_jobs(names: Collection[str]) -> dict[str, Job]:
 
 
 def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRun]]:
-    """Return the runs that have not ended, by name, the earliest first, and those that have.
+    """Return the runs that have not ended, by name, the earliest first, and the ended ones.
 
     A run has ended when its job has: it was completed, cancelled or discarded, or is not stored any
     more.
@@ -94,7 +94,7 @@ def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRu
 
 
 def unended_jobs(keys: Collection[UUID]) -> set[UUID]:
-    """Return the jobs that have not ended. One that waits in the outbox has not."""
+    """Return those of these jobs that have not ended, including those that wait in the outbox."""
     if not keys:
         return set()
     states = dict(Job.primary.filter(OneOf("pk", keys)).values_list("pk", "state"))

@@ -1,6 +1,6 @@
 """Register, enable, disable and remove cron jobs (ojs-cron §8).
 
-A cron job that code owns can be disabled and enabled by an operator; the rest of it changes with
+An operator can disable and enable a cron job that code owns; everything else about it changes with
 the code.
 """
 
@@ -47,7 +47,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*", re.ASCII).fullmatch
 class Definition:
     """A cron job as its client asks for it (ojs-cron §2.2).
 
-    `template` is the job as a client sends one: `type`, `args` (none by default), `meta`,
+    `template` is a job in the form of a PUSH: `type`, `args` (none by default), `meta`,
     `options`. With `enabled` None, a new cron job is enabled, and an existing one stays as it is.
     """
 
@@ -217,8 +217,8 @@ def _remove(name: str, owner: CronOwner) -> None:
 def leave_code(name: str, *, service: str) -> None:
     """Delete a cron job that the code of a project no longer declares.
 
-    A disabled one stays, and operators own it: the code may come back with the next deployment,
-    and takes it over as it is then. Raises NotFound.
+    A disabled one stays, and operators own it: if the next deployment declares it again, the code
+    takes it over, without enabling it. Raises NotFound.
     """
     job, now = lock(name)
     if (job.owner, job.service) != (CronOwner.CODE, service):
@@ -265,7 +265,7 @@ def _check_schedule(expression: object, timezone: object) -> None:
 
 
 def _envelope(template: Mapping[str, Any]) -> Envelope:
-    """Return the envelope of a job of this template, which is checked as a PUSH is."""
+    """Check a template as a PUSH is checked, and return the envelope of its jobs."""
     values = settings()
     wanted = envelope.parse(template, default_retry=values.default_retry, limits=values.limits)
     for name in ("scheduled_at", "expires_at"):

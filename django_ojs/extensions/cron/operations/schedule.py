@@ -21,7 +21,7 @@ MOST_PASSED: Final = 1_000
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
-#: Ten thousand schedules are evaluated again and again, and parsing takes longer than evaluating.
+#: A site may evaluate ten thousand schedules again and again, and parsing is the slower part.
 parse_expression: Final = lru_cache(maxsize=16_384)(CronExpression.parse)
 
 
@@ -38,10 +38,10 @@ NEVER: Final = Times(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The occurrences of a cron job until now, and its next ones.
+    """The occurrences of a cron job that are due now, and its next ones.
 
-    `fires_at` is the earliest that is not skipped, for which a job is enqueued. `missed` is how
-    many come after it, the first of them at `missed_from`; with `is_cut` there may be more. `gaps`
+    A job is enqueued for `fires_at`, the earliest that is not skipped. `missed` is the number of
+    those after it, the first of them at `missed_from`; with `is_cut` there may be more. `gaps`
     are the wall-clock times that a change to summer time skips, each as the moment of the change.
     """
 
@@ -64,7 +64,7 @@ def first(expression: str, timezone: str, now: datetime) -> Times:
 def passed(
     expression: str, timezone: str, due_at: datetime, now: datetime, *, is_skipped: bool = False
 ) -> Passed:
-    """Return what is due of a cron job that has been due since `due_at`.
+    """Return the occurrences of a cron job that has been due since `due_at`.
 
     `is_skipped` says that `due_at` is the moment of a change to summer time, which skips the
     occurrence. Otherwise the cron job fires at `due_at`, even if its expression has changed since

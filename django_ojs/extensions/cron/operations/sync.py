@@ -18,8 +18,8 @@ from django_ojs.extensions.cron.operations.registration import (
 class SyncResult:
     """What a sync changed, by name.
 
-    `taken_over` were registered by something else before. `removed` are no longer in the code.
-    Neither are those that were `kept`, because they are disabled.
+    `taken_over` were registered by something else before. `removed` and `kept` are no longer in the
+    code; the latter were kept because they are disabled.
     """
 
     created: list[str] = field(default_factory=list)
@@ -35,8 +35,8 @@ class SyncResult:
             "registered": self.created,
             "changed": self.changed,
             "taken over: something else had registered it": self.taken_over,
-            "removed: the code declares it no more": self.removed,
-            "kept, as it is paused: the code declares it no more": self.kept,
+            "removed: the code no longer declares it": self.removed,
+            "kept, as it is paused: the code no longer declares it": self.kept,
         }
         return sorted((name, text) for text, names in texts.items() for name in names)
 
@@ -44,9 +44,9 @@ class SyncResult:
 def sync(definitions: Collection[Definition], *, service: str, dry_run: bool = False) -> SyncResult:
     """Register the cron jobs that a project declares, and remove those that it no longer declares.
 
-    One that is disabled stays when it leaves the code, so that it is disabled when it comes back.
-    A project is known by its `service`: the cron jobs of another one stay. Raises as `check` does,
-    before anything has changed.
+    A disabled one stays when the code no longer declares it, so that it is still disabled if the
+    code declares it again. The cron jobs of projects with another `service` stay. Raises as `check`
+    does, before anything has changed.
     """
     wanted = {each.name: (each, check(each).values) for each in definitions}
     ours = Q(owner=CronOwner.CODE, service=service)

@@ -1,8 +1,8 @@
 """The tick: enqueue the jobs of cron jobs that are due (ojs-cron §7.3).
 
-Any process may call it at any time. What decides is a compare-and-swap on `due_at`, in the
-transaction that stores the job: of several schedulers, one moves a cron job on to its next
-occurrence and enqueues its job, and one that dies has done neither.
+Any process may call it at any time. A compare-and-swap on `due_at`, in the transaction that stores
+the job, decides: of several schedulers, only one moves a cron job on to its next occurrence and
+enqueues its job; if it dies before the commit, it has done neither.
 """
 
 import logging
@@ -49,22 +49,22 @@ class _Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A cron job as it was read, and what is due of it."""
+    """A cron job as it was read, and its occurrences that are due."""
 
     read: _Read
     passed: Passed
     error: str = ""
 
     def is_of(self, row: CronJob) -> bool:
-        """Whether the schedule is still that from which this was computed."""
+        """Whether a cron job still has the schedule from which this was computed."""
         return (row.expression, row.timezone) == (self.read.expression, self.read.timezone)
 
 
 class _Page:
     """Which cron jobs the next tick of a process looks at: the earliest ones that are due.
 
-    If a page is full and some of its cron jobs have to wait, the next page begins after them, and
-    after the last page the first one. So the others get their turn even if very many wait.
+    If a page is full and some of its cron jobs have to wait, the next page begins after them; the
+    first page follows the last one. So the others get their turn even if very many wait.
     """
 
     def __init__(self) -> None:
@@ -110,9 +110,9 @@ def due_condition(since: timedelta = timedelta(0)) -> str:
 
 
 def fire_if_due(since: timedelta = timedelta(0)) -> int:
-    """Enqueue the jobs of cron jobs that have been due for `since`. Return how many.
+    """Enqueue the jobs of due cron jobs, if one has been due for `since`. Return how many.
 
-    A FETCH over HTTP calls this as well, and there may be very many: all of them together query
+    Each FETCH over HTTP calls this as well, and there may be very many: all of them together query
     once in an interval.
     """
     if not last_query.repeat(INTERVAL):
@@ -133,7 +133,7 @@ def fire_due(limit: int = BATCH) -> int:
     found = _page.next(limit)
     fired = 0
     if found:
-        # Many schedules may be alike.
+        # Many cron jobs may have the same schedule.
         evaluate = cache(schedule.passed)
         fired, waiting = _fire({row.name: _evaluate(row, evaluate) for row in found}, found[0].now)
         _page.go_on(found, limit, some_wait=waiting > 0)
@@ -145,7 +145,7 @@ def _evaluate(row: _Read, evaluate: Callable[..., Passed]) -> _Due:
         is_skipped = row.due_at != row.next_run_at
         passed = evaluate(row.expression, row.timezone, row.due_at, row.now, is_skipped=is_skipped)
     except CronExpressionError as error:
-        # It was checked when it was registered: the timezone database has changed since.
+        # It was valid when it was registered: the timezone database has changed since.
         logger.error("The cron job %s cannot be evaluated any more: %s", row.name, error)
         return _Due(row, Passed(), error=str(error))
     return _Due(row, passed)
@@ -168,7 +168,7 @@ def _fire(due: dict[str, _Due], now: datetime) -> tuple[int, int]:
     )
     enqueued = {run.occurrence.cron_job.name for run in runs if isinstance(run.result, EnqueuedJob)}
     waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
-    # One may have been registered again since it was read, with a schedule that has other times.
+    # A cron job may have been registered again, with another schedule, since it was read.
     waiting.update(row.name for row in rows if not due[row.name].is_of(row))
     # The next tick tries the waiting ones again.
     moved = [row for row in rows if row.name not in waiting]
@@ -177,7 +177,7 @@ def _fire(due: dict[str, _Due], now: datetime) -> tuple[int, int]:
         row.due_at, row.next_run_at = passed.next.due_at, passed.next.next_run_at
         row.missed_count += passed.missed
     publish_all(
-        # A list: making it logs what was missed, also where nothing wants the events.
+        # A list, because making it logs missed occurrences, even if nothing wants the events.
         [
             event
             for row in moved

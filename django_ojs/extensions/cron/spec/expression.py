@@ -46,8 +46,8 @@ _UNITS: Final = {
 class Occurrence:
     """One match of an expression.
 
-    `at` is the moment, `wall` what clocks in the timezone show. `skipped` is "dst_skip" where no
-    clock shows `wall`, because daylight saving time begins; `at` is that moment then.
+    `at` is the moment, `wall` what clocks in the timezone show. `skipped` is "dst_skip" if no clock
+    shows `wall`, because daylight saving time begins; then `at` is the moment at which it begins.
     """
 
     at: datetime
@@ -59,9 +59,9 @@ class Occurrence:
 class CronExpression:
     """A parsed expression. `text` is as it was written, without outer spaces.
 
-    `interval` is the duration of `@every`, else None. The next occurrence of an interval is the one
-    before plus the interval, in elapsed time and without regard to the timezone; the first is the
-    time of registration plus the interval. Shorter intervals than a second are a second, since
+    `interval` is the duration of `@every`, else None. The next occurrence of an interval is the
+    previous one plus the interval, in elapsed time and without regard to the timezone; the first is
+    the time of registration plus the interval. An interval below a second becomes a second, because
     schedules are not evaluated more often (ojs-cron §7.3).
     """
 
@@ -126,8 +126,8 @@ class CronExpression:
     def occurrences(self, after: datetime, timezone: ZoneInfo) -> Iterator[Occurrence]:
         """Iterate over the matches after a moment, in order, for a hundred years.
 
-        A time that clocks show twice, when daylight saving time ends, matches once: the first. For
-        an interval, `after` is the occurrence before.
+        A time that clocks show twice, when daylight saving time ends, matches only the first time.
+        For an interval, `after` is the previous occurrence.
         """
         if after.utcoffset() is None:
             raise ValueError("occurrences() needs an aware datetime")
@@ -228,7 +228,7 @@ def _first_wall(after: datetime, timezone: ZoneInfo) -> datetime:
 
 
 def _transition(low: datetime, high: datetime, timezone: ZoneInfo) -> datetime:
-    """Return the moment between two at which the offset of a timezone changes."""
+    """Return the moment between these two at which the offset of a timezone changes."""
     old = low.astimezone(timezone).utcoffset()
     base = low.replace(microsecond=0)
     left, right = 0, int((high - base).total_seconds()) + 1

@@ -23,7 +23,7 @@ WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Frid
 
 
 class CronExpressionError(ValueError):
-    """An expression or a timezone is invalid; `field` names the part that is.
+    """An expression or a timezone is invalid; `field` names the invalid part.
 
     `message` says what is wrong and what to write instead.
     """
@@ -175,7 +175,7 @@ class DayRule:
 
 
 def is_either_enough(of_month: str, of_week: str) -> bool:
-    """Whether a day matches both day fields when it matches one of them; see `Days`."""
+    """Whether a day has to match only one of the day fields; see `Days`."""
     return not (of_month.startswith("*") or of_week.startswith("*"))
 
 
@@ -183,7 +183,7 @@ def is_either_enough(of_month: str, of_week: str) -> bool:
 class Days:
     """The days that both day fields match together.
 
-    When both are restricted, a day matches that one of them matches, as in crontab(5). A field that
+    If both are restricted, a day has to match only one of them, as in crontab(5). A field that
     begins with `*` is not restricted; then a day must match both.
     """
 
@@ -191,8 +191,7 @@ class Days:
     of_month: tuple[DayRule, ...]
     of_week: tuple[DayRule, ...]
     either: bool
-    #: The last day of the month that is named and that some of the months do not have; 0 if there
-    #: is none.
+    #: The largest day of the month that is named and that some of the months do not have, or 0.
     rare: int = 0
     _cache: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False)
 

@@ -13,7 +13,7 @@ from django_ojs.spec.suggestions import did_you_mean
 RELOADED_EVERY: Final = 3600.0
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?[+-]?\d[\d:]*|(?:Etc/)?GMT[+-]\d+", re.ASCII)
-# The database lists abbreviations too: EST, CET, GMT. They have no small letter.
+# The database lists abbreviations too: EST, CET, GMT. They have no lower-case letter.
 _ABBREVIATION: Final = re.compile(r"(?!UTC$)[A-Z][A-Z\d-]*", re.ASCII)
 _NAME: Final = re.compile(r"UTC|(?!Factory$)[A-Z][A-Za-z_/-]*", re.ASCII)
 
@@ -26,7 +26,7 @@ def check_timezone(name: str) -> ZoneInfo:
         raise _error("an abbreviation can mean several timezones. Use UTC or America/New_York.")
     try:
         return _load(name, int(time.monotonic() / RELOADED_EVERY))
-    except (KeyError, ValueError, OSError):  # also for a path, or a folder of the database
+    except (KeyError, ValueError, OSError):  # A path or a folder raises these, too.
         pass
     known = [
         name

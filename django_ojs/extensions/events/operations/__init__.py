@@ -1,1 +1,1 @@
-"""Events and signals: publishing them, and reading the recorded events."""
+"""Read the recorded events, and wait for new ones."""

@@ -20,7 +20,7 @@ logger = logging.getLogger("django_ojs")
 
 #: Seconds between two queries for new events where no notification arrives.
 WITHOUT_NOTIFICATION: Final = 1.0
-#: The same where there are no notifications.
+#: The same on a connection that gets no notifications.
 POLL: Final = 0.25
 #: Seconds between two queries while events arrive. Notifications in quick succession are merged
 #: into one, so the query after the last one finds the rest.
@@ -30,18 +30,18 @@ BURST: Final = 0.05
 class Feed:
     """Wakes the readers of the process when events arrive, and reads the database for them.
 
-    It has two threads, each with one connection, from the first reader to the last, however many
+    While there are readers, it has two threads, each with one connection, however many readers
     there are: a stream that waits needs no connection.
     """
 
     def __init__(self) -> None:
-        # The lock is reentrant, because the finalizer of a stream, which leaves, runs in any thread
-        # at any time.
+        # The lock is reentrant, because the finalizer of a stream calls `leave`, and runs in any
+        # thread at any time.
         self._lock = threading.RLock()
         self._readers = 0
         self._waiting: set[Future[None]] = set()
         self._paused: set[Future[None]] = set()
-        #: Whether the server stops. Readers then tell their clients, and end.
+        #: Whether the server is stopping. Readers then tell their clients, and end.
         self.is_stopping = False
         self._latest = 0
         self._watch: _Watch | None = None
@@ -70,7 +70,7 @@ class Feed:
             pool.shutdown(wait=False)
 
     def call(self, function: Callable[[], T]) -> "Future[T]":
-        """Call a function that reads the database, in the thread for this."""
+        """Call a function that reads the database, in the thread for reading."""
         with self._lock:
             if self._pool is None:
                 raise RuntimeError("only a reader that has entered may read")
@@ -140,7 +140,7 @@ def _reading(function: Callable[[], T]) -> T:
 
 
 class _Watch:
-    """A thread that calls `arrived` with the latest position, whenever that changes."""
+    """A thread that calls `arrived` with the latest position whenever it changes."""
 
     def __init__(self, arrived: Callable[[int], None]) -> None:
         self._arrived = arrived

@@ -23,8 +23,8 @@ from django_ojs.storage.database import BATCH
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
-#: The most events that one request reads to find those of a filter, because a search for a rare
-#: type among millions must not take long. The cursor advances in any case.
+#: The most events that one request reads to find those that match, because a search for a rare type
+#: among millions must not take long. The cursor advances in any case.
 LOOKED_AT_ONCE = 20_000
 
 #: The clock of the process that creates an event differs from the database's by less than this.
@@ -33,9 +33,9 @@ _CLOCKS = timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventPage:
-    """A page of events, and the cursor of the next one, which `has_more` says exists now.
+    """A page of events, and the cursor of the next page. `has_more` says whether that exists now.
 
-    A page may be empty and have more: no event that was read matched the filter.
+    A page may be empty although there are more: no event that was read matched the filter.
     """
 
     events: list[dict[str, Any]]
@@ -43,16 +43,16 @@ class EventPage:
     positions: list[int] = field(default_factory=list)
     cursor: str
     has_more: bool
-    #: The cursor that was given is beyond the last event: the database has lost what was there. The
-    #: new cursor is where the log is now.
+    #: The cursor that was given is beyond the last event: the database has lost events. The new
+    #: cursor is the current end of the log.
     tail_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where a reader goes on, and whether events after its cursor may not be kept any more.
+    """Where a reader continues, and whether events after its cursor may no longer be kept.
 
-    They are of the time from `gap_start` to `gap_end`. Each is None where it is not known.
+    The missing events happened between `gap_start` and `gap_end`; each is None if it is unknown.
     """
 
     position: int
@@ -89,8 +89,8 @@ def read(
     )
     if where is not None:
         which &= where
-    # Positions are assigned before the bounds are read: an event that gets its position later would
-    # be beyond them.
+    # Positions are assigned before the bounds are read, because an event that gets its position
+    # later would be beyond them.
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after, within)
     bounds = stored.bounds()
@@ -125,15 +125,15 @@ def render(event: Event) -> dict[str, Any]:
 
 
 def state_before(job_id: UUID, state: str) -> str | None:
-    """Return the state that a job left for this one, None where that is not recorded."""
+    """Return the state that a job had before this one, or None if that is not recorded."""
     found = stored.kept().filter(subject=str(job_id), type__in=sorted(published.TRANSITIONS))
     data = found.order_by("-pk").values_list("data", flat=True).first() or {}
     return data.get("previous_state") if data.get("state") == state else None
 
 
 def latest() -> int:
-    """Return the position of the latest committed event, 0 without any."""
-    # Who begins here must get none of the events before, however many wait for a position.
+    """Return the position of the latest committed event, or 0 if there is none."""
+    # A reader that begins here must get no earlier event, however many wait for a position.
     while stored.assign_positions() == stored.ASSIGNED_AT_ONCE:
         pass
     bounds = stored.bounds()
@@ -141,10 +141,10 @@ def latest() -> int:
 
 
 def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
-    """Return where a reader goes on that has a cursor. Raises InvalidRequest for an unknown one."""
+    """Return where a reader with a cursor continues. Raises InvalidRequest if it is unknown."""
     stored.assign_positions()
     position, bounds = _position(cursor, within), stored.bounds()
-    # 0 begins with the oldest event, whichever that is.
+    # A reader at 0 wants to begin with the oldest event that is kept.
     if bounds is None or not position or bounds[0] - 1 <= position:
         return Resumed(position)
     times = stored.kept().filter(position=bounds[0]).values_list("time", flat=True)
@@ -152,9 +152,9 @@ def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
 
 
 def resume_from_unknown(event_id: str) -> Resumed:
-    """Return that a reader goes on from now, because its last event is no longer kept.
+    """Return that a reader continues from now, because its last event is no longer kept.
 
-    The id of an event contains its time.
+    The gap begins with the time that the event's id contains.
     """
     now = timezone.now()
     start = None
@@ -189,7 +189,7 @@ def _selecting(
     subject: str | None,
     within: Collection[str] | None,
 ) -> Q:
-    """Return the conditions of events, as `read` takes them. Raises InvalidRequest."""
+    """Return the condition for the filters of `read`. Raises InvalidRequest."""
     filters: dict[str, Any] = {}
     if queues is None:
         queues = within
@@ -209,9 +209,9 @@ def _selecting(
 def of_sources(patterns: Collection[str]) -> Q:
     """Return the condition that the source of an event is among these (ojs-events §6.1).
 
-    A pattern that ends in `*` stands for all sources that begin with the rest of it. The source is
-    derived from the data, so the part of it that is the id of a worker is matched whole. Raises
-    InvalidRequest for another `*`.
+    A pattern that ends in `*` stands for all sources that begin with the rest of it. Sources are
+    not stored but derived from the data, so the id of a worker is matched only as a whole. Raises
+    InvalidRequest for a `*` in another place.
     """
     service = settings().service_name
     workers = f"ojs://{service}/workers/"
@@ -242,7 +242,7 @@ def _position(after: str, within: Collection[str] | None) -> int:
     found = _position_of(_event_id(after), within)
     if found is None:
         raise InvalidRequest(
-            "after names an event that is not kept (any more).", details={"field": "after"}
+            "after names an event that is not kept, or no longer.", details={"field": "after"}
         )
     return found
 

@@ -1,12 +1,12 @@
 -- What the limits by key add to the table of jobs. A job with a limit has its key in `options`.
 --
--- The journal has the limit keys of which held jobs may be able to start (`limit_journal` reads
--- it). Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. A job
+-- The journal (see `limit_journal`) has the limit keys whose held jobs may be able to start. A job
+-- leaves its place under a limit by an UPDATE of its state, or by a DELETE. A job
 -- that a claim reschedules or drops at its limit makes no room for another one.
 --
--- This file may be run again: what exists stays.
+-- This file may be run again.
 
--- An index has a column and no expression.
+-- MariaDB indexes columns only, and no expressions.
 ALTER TABLE ojs_job ADD COLUMN IF NOT EXISTS limit_key varchar(255) COLLATE utf8mb4_nopad_bin
     GENERATED ALWAYS AS (JSON_VALUE(options, '$.limit_key')) VIRTUAL;
 
@@ -14,8 +14,8 @@ ALTER TABLE ojs_job ADD COLUMN IF NOT EXISTS limit_key varchar(255) COLLATE utf8
 CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
     ON ojs_job (limit_key, state, queue, hold, priority DESC, enqueued_at, id);
 
--- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One that another extension holds stays with that, and has its key.
+-- A process without the extension may insert a job with a limit, which only claims with limits may take.
+-- A job that another extension holds stays held by it, and gets its key.
 CREATE OR REPLACE TRIGGER ojs_job_limit_insert BEFORE INSERT ON ojs_job FOR EACH ROW
 BEGIN
     IF NEW.options <> '{}' AND JSON_LENGTH(NEW.options, '$.rate_limit') > 0 THEN

@@ -1,9 +1,9 @@
 -- What the limits by key add to the table of jobs. A job with a limit has its key in `options`.
 --
--- The journal has the limit keys of which held jobs may be able to start (`limit_journal` reads
--- it). Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. The
--- triggers append a row in the same transaction, and lock none that another writer needs. A job that
--- was held when it ended and comes back is checked too. A job that a claim reschedules or drops at its
+-- The journal (see `limit_journal`) has the limit keys whose held jobs may be able to start. A job
+-- leaves its place under a limit by an UPDATE of its state, or by a DELETE. The
+-- triggers append a row in the same transaction, and lock no row that another writer needs. A held job
+-- that has ended and comes back is checked as well. A job that a claim reschedules or drops at its
 -- limit makes no room for another one.
 --
 -- The conditions are evaluated for each row without a call of a function, and read `options` last.
@@ -24,8 +24,8 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
 CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job ((options ->> 'limit_key'), due_at)
     WHERE state IN ('scheduled', 'retryable') AND (options ->> 'limit_key') IS NOT NULL;
 
--- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One that another extension holds stays with that, and has its key.
+-- A process without the extension may insert a job with a limit, which only claims with limits may take.
+-- A job that another extension holds stays held by it, and gets its key.
 CREATE OR REPLACE FUNCTION ojs_job_limit_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.hold = 0 THEN

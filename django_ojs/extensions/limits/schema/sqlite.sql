@@ -1,7 +1,7 @@
 -- What the limits by key add to the table of jobs. A job with a limit has its key in `options`.
 --
--- The journal has the limit keys of which held jobs may be able to start (`limit_journal` reads
--- it). Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. A job
+-- The journal (see `limit_journal`) has the limit keys whose held jobs may be able to start. A job
+-- leaves its place under a limit by an UPDATE of its state, or by a DELETE. A job
 -- that a claim reschedules or drops at its limit makes no room for another one.
 --
 -- This file may be run again: what exists stays.
@@ -19,8 +19,8 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
 CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job (options ->> '$.limit_key', due_at)
     WHERE state IN ('scheduled', 'retryable') AND options ->> '$.limit_key' IS NOT NULL;
 
--- A process that knows no limits may insert such a job: only claims that apply them take it.
--- One that another extension holds stays with that, and has its key.
+-- A process without the extension may insert a job with a limit, which only claims with limits may take.
+-- A job that another extension holds stays held by it, and gets its key.
 CREATE TRIGGER IF NOT EXISTS ojs_job_limit_insert AFTER INSERT ON ojs_job
 WHEN NEW.options <> '{}' AND NEW.options -> '$.rate_limit' <> '{}' BEGIN
     UPDATE ojs_job

@@ -8,7 +8,7 @@ from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 
 
 class StoredObject:
-    """The open file of a library. Any of its `failures` means that reading may succeed later."""
+    """A file that a library has opened. After one of its `failures`, a later read may succeed."""
 
     def __init__(self, file: Any, field: str, failures: tuple[type[Exception], ...]) -> None:
         self._file = file

@@ -23,5 +23,5 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
     except ImportError:
         raise PayloadRejected("gs:// needs google-cloud-storage: install django-ojs[gs]") from None
     blob = storage.Client().bucket(bucket).blob(key)
-    # The library raises its own exceptions, those of `requests`, and those of its transport.
+    # The library raises its own exceptions, and exceptions of `requests` and of its transport.
     return StoredObject(blob.open("rb", chunk_size=CHUNK), field, (Exception,))

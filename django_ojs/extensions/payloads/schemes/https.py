@@ -64,7 +64,7 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """The response to a POST. Its headers have lower-case names, and its body may be cut."""
+    """The response to a POST. Its headers have lower-case names, and its body may be cut off."""
 
     status: int
     headers: dict[str, str]

@@ -3,7 +3,7 @@
 --
 -- This file may be run again: what exists stays.
 
--- An index has a column and no expression.
+-- An index of MariaDB cannot have an expression, so it needs a column.
 ALTER TABLE ojs_job ADD COLUMN IF NOT EXISTS tenant varchar(255) COLLATE utf8mb4_nopad_bin
     GENERATED ALWAYS AS (CASE
         WHEN marks & {mark} = 0 THEN NULL

@@ -26,8 +26,8 @@ CREATE INDEX IF NOT EXISTS ojs_job_tenant_waiting ON ojs_job (queue, ojs_tenant(
 -- tenant's lock can decide (see `storage`). Advisory locks of class 20306 belong to tenants of queues.
 --
 -- As in ojs_admit, a transaction that adds jobs holds a shared lock until it ends, and adds no more than
--- its share of the bound. The jobs are counted by a later statement than the locks: those of a
--- transaction that ended between the two are seen. The exception block gives the lock back where the
+-- its share of the bound. The jobs are counted by a later statement than the locks, which sees the jobs
+-- of a transaction that ended between the two. The exception block gives the lock back where the
 -- tenant has no room.
 CREATE OR REPLACE FUNCTION ojs_admit_tenant(name text, tenant text, jobs bigint, bound bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -40,7 +40,7 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryWithJob:
-    """A delivery with its job, which is None when it is pruned."""
+    """A delivery with its job, which is None once the job is pruned."""
 
     row: WebhookDelivery
     job: Job | None
@@ -106,14 +106,14 @@ def retry(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:
 
 
 def succeeded(webhook: Webhook) -> None:
-    """A delivery succeeded."""
-    # The stored number counts, and not the one that was read: other deliveries may have failed
-    # while this one waited.
+    """End the failures in a row, after a delivery that succeeded."""
+    # The condition is on the stored number, not on the one that was read: other deliveries may have
+    # failed while this one waited.
     Webhook.primary.filter(pk=webhook.pk, failures__gt=0).update(failures=0)
 
 
 def died(webhook: Webhook) -> None:
-    """A delivery ended without success. After some in a row the webhook is disabled."""
+    """Count a delivery that ended without success. Some in a row disable the webhook."""
     rows = Webhook.primary.filter(pk=webhook.pk)
     rows.update(failures=F("failures") + 1)
     disabled = rows.filter(active=True, failures__gte=webhooks.DISABLED_AFTER).update(

@@ -30,16 +30,16 @@ logger = logging.getLogger("django_ojs")
 
 #: Events that are read for a webhook in one transaction.
 BATCH = 100
-#: Seconds after which a pass ends with the webhook that it is at.
+#: Seconds after which a pass begins no other webhook.
 MAX_SECONDS = 0.5
 
 _TIMEOUT_MS = 2 * int(webhooks.TIMEOUT * 1000)
-# The middleware of the project and its outbox are for its own jobs.
+# The middleware and the outbox of the project are for the project's own jobs.
 _OPTIONS = PushOptions(batch=True, generated_ids=True, admitted=True)
 
 
 class WebhookDispatcher:
-    """Enqueues deliveries of new events. A pass is bounded, and the next one continues from it."""
+    """Enqueues deliveries of new events. A pass is bounded; the next one goes on where it ended."""
 
     def __init__(self) -> None:
         self._last: UUID | None = None

@@ -31,7 +31,7 @@ from django_ojs.storage import database
 _SALT_BYTES = 32
 #: The most former secrets with which a delivery is signed; the latest ones are kept.
 _MAX_FORMER = 10
-#: The most types, queues and job types in a subscription.
+#: The most names in each list of a subscription.
 MAX_NAMES = 100
 
 
@@ -48,7 +48,7 @@ class Subscription:
 
 
 def all_webhooks(within: Collection[str] | None = None) -> list[Webhook]:
-    """Return the webhooks whose events a caller for these queues may read, oldest first."""
+    """Return the webhooks that a caller limited to these queues may see, oldest first."""
     return [each for each in _rows().order_by("id") if _is_within(each, within)]
 
 
@@ -78,12 +78,15 @@ def create(given: Subscription) -> tuple[Webhook, str]:
 
 
 def check(given: Subscription) -> None:
-    """Raise what `create` and `update` raise for what is ill-formed."""
+    """Raise the error of `create` or `update` for an ill-formed value."""
     _checked(given)
 
 
 def update(key: UUID, given: Subscription) -> Webhook:
-    """Change a webhook. One that becomes active gets the events from now on. Raises as `create`."""
+    """Change a webhook. One that becomes active gets the events from now on.
+
+    Raises NotFound, and the errors of `create`.
+    """
     values = _checked(given)
     if given.active is not None:
         values |= {"failures": 0, "disabled_at": None}
@@ -121,7 +124,7 @@ def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def remove(key: UUID) -> None:
-    """Remove a webhook. Deliveries that have not been sent are not sent any more."""
+    """Remove a webhook. Its waiting deliveries are not sent any more."""
     while not _remove_batch(key):
         pass
 

@@ -1,8 +1,8 @@
 """Advance workflows: take the jobs that have ended from the journal, and start what may start.
 
-Any process may do it at any time. The row of the workflow is locked meanwhile, and the ends of its
-jobs, the jobs that they start and the state of the workflow are stored in one transaction: a
-process that dies has done nothing, and none does it twice. Several workflows share a transaction,
+Any process may do this at any time. The row of the workflow is locked meanwhile, and the ends of
+its jobs, the jobs that they start and the state of the workflow are stored in one transaction: a
+process that dies has done nothing, and no two do the same. Several workflows share a transaction,
 because most of its statements cost the same for one step as for many.
 """
 
@@ -32,16 +32,17 @@ from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.in_memory_state import LastQuery
 
-#: What an advance is called in traces (ojs-distributed-tracing §4.2).
+#: The name of an advance in traces (ojs-distributed-tracing §4.2).
 TASK: Final = "ojs.workflow.advance"
 
-#: Seconds between two queries of a process. It is shorter than the interval of its maintenance.
+#: Seconds between two queries of a process; less than TICK, so that no round of its maintenance
+#: is left out.
 INTERVAL: Final = 0.4
 #: Ended jobs that are taken from the journal in one transaction.
 AT_ONCE: Final = 1_000
 #: Workflows that one step of the maintenance advances.
 WORKFLOWS_AT_ONCE: Final = 100
-#: The most workflows that are advanced in one transaction, and the most steps that this may touch.
+#: The most workflows that one transaction advances, and the most steps if there are several.
 TOGETHER: Final = 50
 STEPS_TOGETHER: Final = 1_000
 
@@ -78,7 +79,7 @@ def advance_all(workflow_ids: Iterable[UUID]) -> None:
 
 
 def _try(workflow_ids: Sequence[UUID]) -> bool:
-    """Advance workflows together, else one by one. Return False if the database is away."""
+    """Advance workflows together, or one by one if that fails. Return False as `_try_each` does."""
     try:
         advance(*workflow_ids)
     except _TooManySteps:
@@ -92,7 +93,7 @@ def _try(workflow_ids: Sequence[UUID]) -> bool:
 
 
 def _try_each(workflow_ids: Sequence[UUID]) -> bool:
-    """Advance each workflow, unless the database is away: then return False."""
+    """Advance each workflow. Stop, and return False, once the database cannot be used."""
     for workflow_id in workflow_ids:
         try:
             advance(workflow_id)
@@ -121,7 +122,7 @@ def _is_database_unusable(error: Exception) -> bool:
         return False
     if link.in_atomic_block:
         return True
-    # The workflow itself may have cost the connection: the others get a new one.
+    # The workflow itself may have broken the connection: the others get a new one.
     link.close()
     try:
         link.ensure_connection()
@@ -134,10 +135,10 @@ last_query: Final = in_memory_state.register(LastQuery())
 
 
 def advance_if_due() -> int:
-    """Advance the workflows of which a job has ended, whatever has ended it. Return how many.
+    """Advance the workflows in which a job has ended, however it ended. Return how many.
 
-    A FETCH over HTTP calls this as well, and there may be very many: all of them together query
-    once in an interval.
+    Each FETCH over HTTP calls this as well. There may be very many, so the process queries at most
+    once in INTERVAL.
     """
     return advance_due() if last_query.repeat(INTERVAL) else 0
 
@@ -153,7 +154,7 @@ def advance(*workflow_ids: UUID) -> None:
     """Advance workflows in one transaction, except those that another process is advancing.
 
     That process queries again after it has released a workflow, so it finds what was committed
-    until then. If one of them raises, none is advanced.
+    until then. If advancing one workflow raises, none is advanced.
     """
     left: Sequence[UUID] = workflow_ids
     while left and (advanced := _advance(left)):
@@ -179,7 +180,7 @@ def _advance(workflow_ids: Collection[UUID]) -> list[UUID]:
 
 
 def _forget_pruned(workflow_ids: Collection[UUID]) -> None:
-    """Delete the journal's rows about workflows that were pruned, whose jobs end without them."""
+    """Delete the journal's rows about pruned workflows, whose jobs may end after the pruning."""
     kept = Workflow.primary.filter(OneOf("pk", workflow_ids)).values_list("pk", flat=True)
     if pruned := set(workflow_ids).difference(kept):
         database.delete_free(EndedWorkflowJob.primary.filter(OneOf("workflow_id", pruned)))
@@ -208,7 +209,7 @@ class _Advance:
         self._has_step_events = is_published(*workflow_events.STEP_ENDED)
 
     def run(self, ended: Sequence[EndedStep]) -> None:
-        """Count steps whose jobs have ended, and do all that follows. Raises _TooManySteps."""
+        """Count ended steps, and start or end the steps that follow. Raises _TooManySteps."""
         for step in ended:
             self._note_ended(step, StepState(step.state))
         starting = self._ready() if self._starts else []
@@ -224,7 +225,7 @@ class _Advance:
         publish_all([event for events in self._events.values() for event in events])
 
     def _ready(self) -> list[WorkflowStep]:
-        """Return the steps that waited for room in their queues."""
+        """Return the steps that could not be enqueued before, and may be tried again now."""
         ready = workflows.ready_steps().filter(OneOf("workflow_id", self._workflows))
         ready = ready.order_by("workflow_id", "position")
         if len(self._workflows) == 1:

@@ -12,8 +12,8 @@ from uuid import UUID
 from django_ojs.extensions.workflows.operations.advance import TOGETHER, advance_all
 from django_ojs.storage import database, in_memory_state
 
-#: How often one request advances what waits. What is left is advanced by the next request, by a
-#: FETCH or by the maintenance.
+#: How often one request takes workflows that wait. The next request, a FETCH or the maintenance
+#: advances the rest.
 ROUNDS: Final = 2
 
 

@@ -26,8 +26,8 @@ _AT_ONCE = 1_000
 def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     """Cancel a workflow, and its jobs that have not ended, active ones included.
 
-    Raises WorkflowNotFound, and Conflict when it has ended, or when one of its jobs is that which
-    the caller's transaction `completes`.
+    Raises WorkflowNotFound, and Conflict when it has ended, or when it contains the job that the
+    caller's transaction `completes`.
     """
     stand_in = hooks.registry.stand_ins.get("workflows.cancel")
     kept: Workflow | None = stand_in(workflow_id) if stand_in else None
@@ -73,7 +73,7 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
         stop(found)
         cancelled.update(job.pk for job in found)
     if completes in cancelled:
-        # Its completion would fail, and roll back all that its handler has done, at each attempt.
+        # The job's ACK would fail, and undo all that its handler has done, at each attempt.
         raise Conflict(
             "A job of the workflow cancels it, and its handler is atomic: the job could not "
             "complete after that.",

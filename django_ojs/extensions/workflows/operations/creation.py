@@ -23,8 +23,8 @@ from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest
 from django_ojs.storage import database
 
-#: Each gets the type of a new workflow, and the position of a step. It returns what the `meta` of
-#: the job of this step gets, unless it has members of these names.
+#: Functions that get the type of a new workflow and the position of a step. They return members
+#: to add to the `meta` of the step's job; members that the client sent stay.
 step_metas: Final[list[Callable[[str, int], Mapping[str, str | int]]]] = []
 
 #: Steps in one INSERT.
@@ -82,7 +82,7 @@ def _with_parent(graph: Graph) -> Graph:
 
 
 def _marked(graph: Graph) -> Graph:
-    """Return the graph with what `step_metas` add to the `meta` of its jobs."""
+    """Return the graph with the members that `step_metas` add to the `meta` of its jobs."""
     if not step_metas:
         return graph
 

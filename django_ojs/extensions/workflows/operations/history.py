@@ -1,6 +1,6 @@
 """The history of a workflow (ojs-execution-history §3.3).
 
-It is computed from the rows of the workflow, so nothing else is stored. It exists as long as the
+It is computed from the rows of the workflow, so nothing else is stored, and it is deleted with the
 workflow.
 """
 
@@ -19,7 +19,7 @@ _COLUMNS: Final = ("pk", "position", "callback", "state", "finished_at")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkflowEvent:
-    """An event of a workflow. `job_id` is that of the job whose end or beginning it is."""
+    """An event of a workflow. `job_id` is the first job, the completed one, or the last to end."""
 
     order: int
     type: str
@@ -28,7 +28,7 @@ class WorkflowEvent:
     data: dict[str, Any]
 
     def render(self, workflow: Workflow) -> dict[str, Any]:
-        """Return the record of the document."""
+        """Return the event as the specification defines it."""
         return {
             "id": f"evt_{workflow.pk}.{self.order}",
             "job_id": str(self.job_id),

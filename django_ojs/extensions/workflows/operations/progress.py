@@ -21,7 +21,7 @@ _DONE: Final = (StepState.COMPLETED, StepState.SKIPPED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepProgress:
-    """The progress of a step. `job_state` is that of its job, where that has not ended."""
+    """The progress of a step. `job_state` is the state of its job until the job ends."""
 
     job_id: UUID
     type: str
@@ -44,7 +44,7 @@ class WorkflowProgress:
 
 
 def progress_of(workflow: Workflow) -> WorkflowProgress:
-    """Return the progress of a workflow: of a batch the share of completed jobs, else the mean."""
+    """Return the progress of a workflow: the mean of its steps, or a batch's completed share."""
     rows = steps_of(workflow).filter(type__isnull=False, callback__isnull=True)
     found = list(rows.values_list(*_COLUMNS))
     jobs = _jobs([key for key, _, state in found if state in _WITH_JOB])

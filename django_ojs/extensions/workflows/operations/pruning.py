@@ -11,7 +11,7 @@ from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: Workflows, and steps of them, that one transaction deletes: a workflow may have very many.
+#: How many workflows and how many steps one transaction deletes: a workflow may have many steps.
 AT_ONCE: Final = 20
 STEPS_AT_ONCE: Final = 2_000
 
@@ -32,7 +32,7 @@ def condition() -> str:
 def prune(limit: int = AT_ONCE, *, steps: int = STEPS_AT_ONCE) -> int:
     """Delete workflows that ended before KEEP_WORKFLOWS, after their steps. Return how many rows.
 
-    Their jobs are pruned as others are.
+    Their jobs are pruned like other jobs.
     """
     old = Workflow.primary.filter(
         state__in=_ENDED, finished_at__lte=Now() - of(WorkflowSettings).keep_workflows

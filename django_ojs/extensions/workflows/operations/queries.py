@@ -31,9 +31,9 @@ class StepDetail:
     """A step, and what its job says about it.
 
     `depends_on` are the names of the steps that it waits for, or their keys if they have no names.
-    `attempt` is that of the job, or 0 if there is no job any more. `job` is what the client sent,
-    and is set only for the callbacks of the workflow itself. `result` is None if it is too large,
-    or if the results before it have used up MAX_RESULTS.
+    `attempt` is the job's while the step is enqueued or has failed, else 0. `job` is what the
+    client sent, and is set only for the callbacks of the workflow itself. `result` is None if it is
+    too large, or if the results before it have used up MAX_RESULTS.
     """
 
     step: WorkflowStep
@@ -73,7 +73,7 @@ def page(
 
 
 def _keys_within(rows: QuerySet[Workflow], within: Collection[str]) -> list[UUID]:
-    # The queues are compared in Python, because a workflow has few, and so has a limited caller.
+    # The queues are compared in Python, because a workflow and a limited caller have few of them.
     allowed = frozenset(within)
     first = rows.values_list("pk", "queues")[: keyset.COUNT_LIMIT]
     return [key for key, queues in first if allowed.issuperset(queues)]
@@ -93,7 +93,7 @@ def get(workflow_id: UUID) -> Workflow:
 
 def of_client(client_id: str) -> Workflow:
     """Return the workflow to which its client gave this id. Raises WorkflowNotFound."""
-    # PostgreSQL has no text with a NUL.
+    # PostgreSQL rejects a text with a NUL.
     found = None if "\0" in client_id else Workflow.primary.filter(client_id=client_id).first()
     if found is None:
         raise not_found(client_id if client_id.isprintable() else "")
@@ -132,12 +132,12 @@ def step_ids(workflow_id: UUID) -> list[UUID]:
 
 
 def steps_of(workflow: Workflow) -> QuerySet[WorkflowStep]:
-    """The steps of a workflow, in the topological order of its graph, joins included."""
+    """Return the steps of a workflow, in the topological order of its graph, joins included."""
     return WorkflowStep.primary.filter(workflow_id=workflow.pk).order_by("position")
 
 
 def details(workflow: Workflow, *, nested: bool = False) -> list[StepDetail]:
-    """Return the steps of a workflow that have a job, with what their jobs say, in order.
+    """Return the steps of a workflow that have a job, with details of their jobs, in order.
 
     With `nested`, the steps that stand for nested workflows are included, each after its parts.
     """
@@ -174,7 +174,7 @@ def details(workflow: Workflow, *, nested: bool = False) -> list[StepDetail]:
 
 
 def _results(steps: Iterable[WorkflowStep]) -> dict[UUID, JSON]:
-    """Return the results of the steps, in their order, as far as there is room for them."""
+    """Return the results of the steps, in their order, as long as they fit in MAX_RESULTS."""
     room = MAX_RESULTS
     keys = []
     for step in steps:

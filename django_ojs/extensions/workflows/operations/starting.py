@@ -28,18 +28,17 @@ from django_ojs.storage.dialects import job_row
 #: A larger result is passed on by reference (ojs-workflows §7.5).
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-#: Jobs, and bytes of jobs, that one statement inserts: each may have large parent results.
+#: How many jobs, and bytes of jobs, one statement inserts: each may have large parent results.
 JOBS_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
-#: How often the job of a step is tried whose enqueue fails with an error that may pass, and the
-#: seconds between two tries, which double each time, up to the largest. All tries last about nine
-#: minutes.
+#: How often an enqueue is tried that fails with an error that may pass, and the seconds between two
+#: tries, which double each time, up to the largest. All tries last about nine minutes.
 MAX_TRIES: Final = 10
 FIRST_DELAY: Final = 1.0
 LARGEST_DELAY: Final = 300.0
 
-#: How to push the first jobs of a workflow, and those of later steps.
+#: How the first jobs of a workflow are enqueued, and how the jobs of later steps are.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
 _LATER: Final = replace(FIRST, tells_rejected=False, is_tried_again=True)
 
@@ -118,7 +117,7 @@ def push(envelopes: Sequence[Envelope], options: PushOptions = FIRST) -> list[En
 
 
 def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> QueueFull | None:
-    """Store jobs of one queue, as many as it has room for. A rejected job rejects no other.
+    """Store jobs of one queue, as many as it has room for, even if others are rejected.
 
     Return the error of the queue if it is full.
     """
@@ -176,7 +175,7 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
 
 
 def _batches(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
-    """Split jobs, in order, so that one statement gets a bounded number, and bounded bytes."""
+    """Split jobs, in order, so that one statement gets a bounded number of jobs and of bytes."""
     batch: list[Envelope] = []
     size = 0
     for envelope in envelopes:
@@ -192,7 +191,7 @@ def _batches(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
 def _push_parts(
     parts: Sequence[Sequence[tuple[WorkflowStep, Envelope]]], started: Started
 ) -> QueueFull | None:
-    """Store jobs of one queue part by part. Once it is full, the rest is ready without a try."""
+    """Store jobs of one queue part by part. Once it is full, the other parts are not tried."""
     full: QueueFull | None = None
     for part in parts:
         if full is None:
@@ -205,13 +204,13 @@ def _push_parts(
 def _record_rejection(
     full: QueueFull, jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started
 ) -> None:
-    """Count the jobs that their full queue has rejected: each one the first time only."""
+    """Count the jobs that their full queue has rejected, each only the first time."""
     ready = {step.pk for step in started.ready} - started.locked
     new = [job for step, job in jobs if step.pk in ready and step.state != StepState.READY]
     if new and not full.is_busy:
         hooks.rejected(full, new)
     else:
-        # The recorder does this as well: a transaction that needs a ticket finds one the next time.
+        # The hooks do this as well: the next transaction that needs a ticket then finds one.
         queue = str(full.queue)
         database.after_commit(lambda: bounds.renew_tickets(queue))
 
@@ -254,8 +253,8 @@ class ParentResults:
     def of(self, step: WorkflowStep) -> list[JSON]:
         """Return the results of its parents, in order, with None for one without a result.
 
-        Those over MAX_INLINE_BYTES are references, and so are those after the results of a step
-        have reached the size of the largest envelope.
+        A result over MAX_INLINE_BYTES becomes a reference, and so does one with which the results
+        of the step would be larger than the largest envelope.
         """
         # The members of a group have the same parents, so their results are made once.
         parents = (step.workflow_id, tuple(step.parents))
@@ -284,7 +283,7 @@ def _parents(step: WorkflowStep) -> list[workflows.Place]:
 
 
 def reference(step: WorkflowStep) -> dict[str, JSON]:
-    """Return what stands for the result of a step that is too large (ojs-workflows §7.5)."""
+    """Return the reference to the result of a step that is too large (ojs-workflows §7.5)."""
     return {
         "result_ref": f"/ojs/v1/jobs/{step.pk}",
         "result_size_bytes": step.result_size,

@@ -13,7 +13,7 @@ _REFERENCE: Final = {"result_ref", "result_size_bytes", "result_content_type"}
 
 
 def whole_result(workflow_id: UUID, value: JSON) -> JSON:
-    """Return a parent result with the results that it refers to in place of the references.
+    """Return a parent result, with results in place of references to them.
 
     Raises JobNotFound when a job that it refers to was pruned.
     """

@@ -1,4 +1,4 @@
--- The journal of the jobs of workflows that have ended (operations/workflows/advance.py reads it).
+-- The journal of the ended jobs of workflows, which operations/advance.py of this extension reads.
 --
 -- Each way by which a job ends is an UPDATE of its state, or a DELETE. This file may be run again.
 

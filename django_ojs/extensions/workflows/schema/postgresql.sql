@@ -1,12 +1,12 @@
--- The journal of the jobs of workflows that have ended (operations/workflows/advance.py reads it).
+-- The journal of the ended jobs of workflows, which operations/advance.py of this extension reads.
 --
 -- Each way by which a job ends is an UPDATE of its state, or a DELETE. The triggers append a row in
--- the same transaction, and lock none that another writer needs.
+-- the same transaction, and lock no row that another writer needs.
 --
--- The condition is evaluated for each row without a call of a function: a plain job pays for
--- one comparison of a number, and a statement that does not set the state not even that.
+-- The condition is evaluated for each row without a call of a function: a plain job costs one
+-- comparison of a number, and a statement that does not set the state costs nothing.
 --
--- This file is run statement by statement: a blank line ends a statement, and there is none within
+-- This file is run statement by statement: a blank line ends a statement, and no statement contains
 -- one. It may be run again.
 
 CREATE OR REPLACE FUNCTION ojs_job_workflow_update() RETURNS trigger LANGUAGE plpgsql

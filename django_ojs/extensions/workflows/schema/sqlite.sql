@@ -1,7 +1,7 @@
--- The journal of the jobs of workflows that have ended (operations/workflows/advance.py reads it).
+-- The journal of the ended jobs of workflows, which operations/advance.py of this extension reads.
 --
 -- Each way by which a job ends is an UPDATE of its state, or a DELETE. This file may be run again:
--- what exists stays.
+-- existing triggers stay.
 
 CREATE TRIGGER IF NOT EXISTS ojs_job_workflow_update AFTER UPDATE OF state ON ojs_job
 WHEN NEW.marks & {mark} <> 0 AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL BEGIN

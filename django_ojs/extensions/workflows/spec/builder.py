@@ -21,10 +21,10 @@ from django_ojs.spec.errors import InvalidRequest
 #: Levels of nested workflows; ojs-workflows §10.2 asks for three.
 MAX_DEPTH: Final = 10
 MAX_JOBS: Final = 20_000
-#: Each step of a chain gets the results of all before it: their number grows with the square.
+#: Each step of a chain gets the results of all steps before it: their number grows quadratically.
 MAX_CHAIN_STEPS: Final = 1_000
 #: `depends_on` and `parents` of all steps together; a chain of MAX_CHAIN_STEPS jobs has 500,499.
-#: Nesting multiplies them: each job of a nested workflow has those of the whole.
+#: Nesting multiplies them: each job of a nested workflow also has the parents of that workflow.
 MAX_EDGES: Final = 600_000
 
 _CONDITIONS: Final[Mapping[CallbackName, Condition]] = {

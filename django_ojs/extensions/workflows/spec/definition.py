@@ -16,9 +16,9 @@ MAX_NAME: Final = 255
 _PREFIX: Final = "wf_"
 _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._:~\-]+")
 
-#: The list of each type, first as its document has it, then as some clients send it.
+#: The name of the list of each type: the specification's, then the one that some clients use.
 _LISTS: Final = {"chain": ("steps", "jobs"), "group": ("jobs", "steps"), "batch": ("jobs", "steps")}
-#: What describes a step and is not part of its job.
+#: Members that describe a step and are not part of its job.
 _OF_STEP: Final = frozenset({"id", "name", "depends_on", "callback"})
 
 
@@ -28,7 +28,7 @@ def at(path: str, attribute: str) -> str:
 
 
 def is_nested(item: Mapping[str, Any]) -> bool:
-    """Return whether a step is a nested workflow, and not a job whose type is named like one."""
+    """Return whether a step is a nested workflow, and not a job of a type such as "chain"."""
     return _is_type(item.get("type")) and "args" not in item
 
 
@@ -72,7 +72,7 @@ def callbacks_of(data: Mapping[str, Any], path: str) -> dict[CallbackName, Any]:
     names = ", ".join(CALLBACKS)
     for name in given:
         if name not in CALLBACKS:
-            raise InvalidRequest.of(place, f"must hold none but {names}")
+            raise InvalidRequest.of(place, f"must hold only {names}")
     found = {name: given[name] for name in CALLBACKS if given.get(name) is not None}
     if not found:
         raise InvalidRequest.of(place, f"must hold at least one of {names}")
@@ -80,7 +80,7 @@ def callbacks_of(data: Mapping[str, Any], path: str) -> dict[CallbackName, Any]:
 
 
 def object_of(data: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:
-    """Return an attribute that is an object; an empty one where it is absent."""
+    """Return an attribute that is an object, or an empty object if it is absent."""
     value = data.get(name)
     if value is None:
         return {}
@@ -90,7 +90,7 @@ def object_of(data: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:
 
 
 def text_of(data: Mapping[str, Any], name: str, path: str) -> str | None:
-    """Return an attribute that is a short string, or None where it is absent."""
+    """Return an attribute that is a short string, or None if it is absent."""
     value, place = data.get(name), at(path, name)
     if value is None:
         return None
@@ -103,20 +103,20 @@ def text_of(data: Mapping[str, Any], name: str, path: str) -> str | None:
 
 
 def id_of(data: Mapping[str, Any]) -> tuple[UUID | None, str | None]:
-    """Return the id of a workflow: one of the two, or neither where the client gave none."""
+    """Return the id that the client gave a workflow: a UUIDv7, another text, or neither."""
     given = text_of(data, "id", "")
     if given is None:
         return None, None
     if (found := known_id(given)) is not None:
         return found, None
-    # The id is a part of the path of its workflow.
+    # The id is a part of the workflow's URL.
     if not _CLIENT_ID.fullmatch(given):
         raise InvalidRequest.of("id", "must be a UUIDv7, or letters, digits and any of ._:~-")
     return None, given
 
 
 def known_id(text: str) -> UUID | None:
-    """Return the UUIDv7 in an id of a workflow, which may have the prefix of the documents."""
+    """Return the UUIDv7 in an id of a workflow, which may have the specification's prefix."""
     try:
         return ids.parse_id(text.removeprefix(_PREFIX))
     except InvalidRequest:
@@ -131,11 +131,11 @@ def name_of(item: Mapping[str, Any], path: str) -> str | None:
 def job_of(
     item: Mapping[str, Any], options: Mapping[str, Any], path: str, limits: Limits
 ) -> dict[str, Any]:
-    """Return the envelope of a step, completed by the workflow's options, once it is checked."""
+    """Return the checked envelope of a step, completed by the workflow's options."""
     job = {name: value for name, value in item.items() if name not in _OF_STEP}
     own = object_of(item, "options", path)
     if own or options:
-        # What the step has at its top level counts for more than the workflow's options.
+        # Members at the top level of the step win over the workflow's options.
         defaults = {name: value for name, value in options.items() if name not in job}
         job["options"] = {**defaults, **own}
     try:

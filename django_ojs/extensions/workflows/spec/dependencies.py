@@ -13,12 +13,12 @@ from django_ojs.spec.errors import CyclicDependency, InvalidRequest
 
 MAX_DEPENDENCIES: Final = 100_000
 
-#: Clients without a `callbacks` object name the step: on_failure, callback-on_failure.
+#: Clients that send no `callbacks` object mark a step by its id: on_failure, callback-on_failure.
 _CALLBACK_ID: Final = re.compile(r"(?:callbacks?[-_.:])?(on[-_](?:complete|success|failure))")
 
 
 def read_graph(data: Mapping[str, Any], builder: GraphBuilder, root: Position) -> WorkflowType:
-    """Add the steps of a graph to the builder; return the type that the graph has the shape of."""
+    """Add the steps of a graph to the builder; return the type whose shape the graph has."""
     path, items = list_of(data, ("steps",), "")
     steps = [_Item(item, f"{path}[{index}]") for index, item in enumerate(items)]
     ids = _ids(steps)
@@ -84,7 +84,7 @@ def _ids(steps: list[_Item]) -> dict[str, int]:
     for index, step in enumerate(steps):
         first = ids.setdefault(step.id, index)
         if first != index:
-            raise InvalidRequest.of(f"{step.path}.id", f"is that of {steps[first].path} too")
+            raise InvalidRequest.of(f"{step.path}.id", f"is also the id of {steps[first].path}")
     return ids
 
 
@@ -133,7 +133,7 @@ def _dependencies(steps: list[_Item], ids: Mapping[str, int]) -> list[list[int]]
 
 
 def _sorted(members: list[int], before: list[list[int]], steps: list[_Item]) -> list[int]:
-    """Return the members in topological order; those that are free keep the client's order."""
+    """Return the members in topological order; steps without dependencies keep their order."""
     missing = {index: len(before[index]) for index in members}
     after: dict[int, list[int]] = {index: [] for index in members}
     for index in members:
@@ -154,8 +154,8 @@ def _sorted(members: list[int], before: list[list[int]], steps: list[_Item]) -> 
 
 
 def _cycle(left: set[int], before: list[list[int]], steps: list[_Item]) -> CyclicDependency:
-    """Return the error of the first cycle that the steps left over hold."""
-    # Each of them depends on another: following the dependencies must come back to a step.
+    """Return the error that names a cycle among the steps that could not be sorted."""
+    # Each of them depends on another of them, so following the dependencies leads into a cycle.
     walked: dict[int, int] = {}
     index = min(left)
     while index not in walked:
@@ -165,7 +165,7 @@ def _cycle(left: set[int], before: list[list[int]], steps: list[_Item]) -> Cycli
     cycle = trail[trail.index(index) :]
     first = cycle[0]
     named = " -> ".join(steps[each].path for each in [*cycle, first])
-    # The index is the position in the client's list, which may name a step twice.
+    # The index is searched in the client's list, which may name a step twice.
     target = steps[before[first][walked[first]]].id
     number = list(steps[first].item["depends_on"]).index(target)
     return CyclicDependency.of(
@@ -179,7 +179,7 @@ def _is_line(order: list[int], before: list[list[int]]) -> bool:
 
 
 def _check_callbacks(steps: list[_Item], ids: Mapping[str, int], before: list[list[int]]) -> None:
-    """Check that each callback depends on every step, at least by way of others, or names none."""
+    """Check that each callback depends on every step, directly or through others, or on none."""
     members = {ids[step.id] for step in steps if step.callback is None}
     last = members - {each for index in members for each in before[index]}
     for step in steps:

@@ -1,4 +1,4 @@
-"""A workflow as a graph of steps: every shape of ojs-workflows §4-§6 and §10 is one."""
+"""A workflow as a graph of steps, into which each shape of ojs-workflows §4-§6 and §10 is read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,11 +50,11 @@ class GraphStep:
     """One node of the graph: a job, or a join, which has none.
 
     A join ends as soon as its condition has been evaluated: see `join_outcome`. It stands for a
-    nested workflow, or for the members of a batch, so that 10,000 members and 10,000 dependents are
-    20,000 edges.
+    nested workflow, or for the members of a batch, so that 10,000 members and 10,000 dependents
+    need only 20,000 edges.
 
-    `parents` are the steps whose results the job gets as `parent_results`, in order; for a join,
-    those whose results are its own result: an array, or with `last_result` the last of them.
+    `parents` are the steps whose results the job gets as `parent_results`, in order. The result of
+    a join is the array of its parents' results, or with `last_result` the last of them.
     """
 
     #: It is unique in the graph. The join of a nested workflow has the path of that workflow.
@@ -88,7 +88,7 @@ class Graph:
 
     type: WorkflowType
     name: str | None
-    #: The id that the client gave it, which is in `client_id` if it is no UUIDv7.
+    #: The id that the client gave it; it is in `client_id` instead if it is no UUIDv7.
     id: UUID | None = None
     client_id: str | None = None
     steps: tuple[GraphStep, ...]

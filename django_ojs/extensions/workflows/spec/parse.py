@@ -12,7 +12,7 @@ from django_ojs.spec.errors import InvalidRequest, OJSError
 
 
 def parse(data: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> Graph:
-    """Return the graph that a decoded JSON object describes, its jobs checked.
+    """Return the graph that a decoded JSON object describes, after checking its jobs.
 
     Raises InvalidRequest and its subclasses, and CyclicDependency; each error names the path.
     """

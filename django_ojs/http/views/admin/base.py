@@ -74,7 +74,7 @@ class AdminView(OJSView):
         )
 
     def body_filter(self, data: Mapping[str, Any], *, dead_letters: bool = False) -> JobFilter:
-        """Return the filter in a body, in each of its spellings.
+        """Return the filter in a body, under any of the accepted names of its fields.
 
         Raises InvalidRequest, for an unknown field as well, and PermissionDenied.
         """

@@ -13,7 +13,7 @@ from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
 
-# The other fields of a body whose filter is not an object of its own.
+# The filter may be at the top level of a body, beside these fields.
 _NOT_IN_FILTER = ("confirm", "filter", "job_ids")
 
 
@@ -21,7 +21,7 @@ class BulkView(AdminView):
     """A bulk action on the jobs of a list of ids or a filter."""
 
     action: ClassVar[Callable[..., Summary]]
-    #: The field for the number of jobs that ojs-dead-letter §6.2 and other clients read.
+    #: Another name of `succeeded`, which ojs-dead-letter §6.2 and some clients use.
     count_name: ClassVar[str]
     dead_letters: ClassVar[bool] = False
 

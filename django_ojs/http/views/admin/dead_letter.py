@@ -16,7 +16,7 @@ from django_ojs.spec.states import State
 
 
 class AdminDeadLetters(AdminView):
-    """The dead letters that match a filter, whose `since` and `until` are about their end."""
+    """The dead letters that match a filter; its `since` and `until` are times of the discard."""
 
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.ADMIN}
 
@@ -24,7 +24,7 @@ class AdminDeadLetters(AdminView):
         return self.search(self.query_filter(dead_letters=True), "discarded_at")
 
     def delete(self, request: HttpRequest) -> dict[str, Any]:
-        """Delete all, those that ended before `older_than`, or those that match the filter."""
+        """Delete all dead letters, those discarded before `older_than`, or those of the filter."""
         data = self.confirmed_body()
         given = dict(fields.object_(data, "filter") or {})
         if data.get("older_than") is not None:
@@ -63,6 +63,6 @@ class AdminDeadLetterRetry(DeadLetterView):
 
 
 class AdminDeadLetterStats(DeadLetterFigures):
-    """The same figures on the control plane."""
+    """The figures of the data plane, for operators."""
 
     needs = {"GET": Scope.OPERATOR}

@@ -52,10 +52,10 @@ class AdminQueue(AdminQueueView):
 
 
 class AdminQueueChange(AdminQueueView):
-    """Pause, drain or resume a queue. It need not exist yet."""
+    """Pause, drain or resume a queue; an unknown queue is created."""
 
     needs = {"POST": Scope.OPERATOR}
-    #: As in `QueueChange`.
+    #: "pause", "drain" or "resume".
     change = ""
 
     def post(self, request: HttpRequest, name: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class AdminQueueChange(AdminQueueView):
 class AdminQueueConfig(AdminQueueView):
     """Change the configuration of a queue by top-level key; an unknown queue is created.
 
-    `_default` is what applies to all others, as on the data plane.
+    As on the data plane, `_default` names the default policy.
     """
 
     needs = {"PUT": Scope.ADMIN}

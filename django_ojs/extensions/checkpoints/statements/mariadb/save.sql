@@ -1,6 +1,6 @@
--- Replaces the checkpoint of a job, unless a later run has saved one; `created_at` says which.
+-- Replaces the checkpoint of a job, unless a later run has saved one; the returned `run` tells.
 --
--- The columns are set in this order, and each sees those before it: `run` is the last.
+-- Each assignment sees the columns as set by those before it, so `run` is set last.
 INSERT INTO ojs_checkpoint (job_id, run, sequence, state, created_at)
 VALUES (%(job_id)s, %(run)s, 1, %(state)s, {now})
 ON DUPLICATE KEY UPDATE

@@ -1,8 +1,8 @@
--- Gives committed rows without a position the next ones, in the order of their ids.
+-- Gives committed rows without a position the next positions, in the order of their ids.
 --
--- The next ones are above the last one, and above the microseconds since 1970. So positions do not
--- begin again in a database that has lost its last rows, as a replica may at a failover: a reader that
--- had those would wait for as many new ones to pass.
+-- These are above the last position, and above the microseconds since 1970. So positions are not
+-- used again in a database that has lost its last rows, as a replica may at a failover: a reader
+-- that had seen the lost rows would miss new rows with the same positions.
 UPDATE {table} SET position = placed.position
 FROM (SELECT id, row_number() OVER (ORDER BY id)
                  + (SELECT {greatest}(COALESCE(max(position), 0), {microseconds}) FROM {table})

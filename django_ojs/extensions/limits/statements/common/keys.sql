@@ -1,4 +1,4 @@
--- The first limit keys in order: those of waiting and active jobs, and those of which something is kept.
+-- The first limit keys in order: the keys of available and active jobs, and the keys that have a row.
 --
 -- Each step searches three indexes for the next key, however many jobs a key has.
 WITH RECURSIVE found (key, n) AS (

@@ -1,6 +1,6 @@
--- The best jobs of a queue that are open to a rule, locked, whose key is not among `busy`. What is counted
--- under a key's lock has to be counted by a later statement, which sees what was committed before it; a
--- caller's transaction in which it does not gets no such jobs. `row_locks` locks the keys.
+-- The best jobs of a queue that are open only to claims with a rule and whose key is not in `busy`, locked.
+-- `row_locks` locks the keys. A later statement counts how much of its limits a key uses, and must see what
+-- was committed before it: a caller's transaction with one snapshot gets no such jobs.
 SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), hold, {limit_key},
        JSON_EXTRACT(options, '$.rate_limit'), false
 FROM ojs_job FORCE INDEX (ojs_job_claim)

@@ -1,5 +1,5 @@
--- A queue with limits by key, if a claim finds no job in it: each was found at a limit by another
--- claim, and no key's limits are to check.
+-- The queue, if a claim would find no job in it: its available jobs are all held, and no key has to be
+-- checked.
 SELECT %(key)s FROM DUAL
 WHERE NOT EXISTS (SELECT 1 FROM ojs_job
                   WHERE queue = %(key)s AND state {before_fetch} AND hold = 0)

@@ -1,5 +1,5 @@
--- The first limit keys after another one, in order: those of waiting and active jobs, and those of which
--- something is kept. The server ends a recursion after a thousand rows.
+-- The first limit keys after another one, in order: the keys of available and active jobs, and the keys
+-- that have a row. The server ends a recursion after a thousand rows.
 WITH RECURSIVE found (k, n) AS (
     SELECT CAST(%(after)s AS char(255)) COLLATE {collation}, 0
     UNION ALL

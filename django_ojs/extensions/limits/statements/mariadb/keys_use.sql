@@ -1,7 +1,5 @@
--- How much of its limits a key uses, for the holder of its lock: the active jobs, the starts, the
--- override, until when it is paused, by which limit jobs of it are held, since when none is, the latest
--- time of a rescheduled job, the dropped jobs and when the last one was, and the time. Times are in
--- milliseconds.
+-- How much of its limits a key uses, for the holder of its lock: the columns of `KeyRow`. Times
+-- are in milliseconds.
 SELECT wanted.limit_key,
        (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.limit_key),
        known.starts,

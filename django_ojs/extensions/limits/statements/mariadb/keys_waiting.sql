@@ -1,7 +1,7 @@
--- Of a key the waiting jobs, up to twice a number, and the policy of one of its jobs.
+-- The waiting jobs of a key, counted up to twice a number, and the policy of one of its jobs.
 --
--- Jobs wait for a key that are available, and those that are due no later than it is paused, or than
--- the last job that it has rescheduled; or a second later, as the job that pauses a key is due after it.
+-- A job waits for its key if it is available, or due before the pause of the key ends or before the last
+-- rescheduled job is due. A second is added, because the job that pauses a key is due just after the pause.
 SELECT %(key)s,
        (SELECT count(*) FROM (SELECT 1 FROM ojs_job
                               WHERE limit_key = %(key)s AND state {before_fetch}

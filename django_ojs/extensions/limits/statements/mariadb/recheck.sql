@@ -1,5 +1,5 @@
--- Appends keys to the journal that have held jobs, and no reason for it: none of their jobs is active,
--- and no check is due. A row of the journal is lost only with its trigger, or by hand.
+-- Appends to the journal the keys that have held jobs without a reason: none of their jobs is active, and
+-- the journal has no row of the key. Rows are missing only after a lost trigger or a manual change.
 INSERT INTO ojs_limit_check (limit_key, due_at)
 SELECT held.limit_key, {now} FROM (
     SELECT DISTINCT limit_key FROM ojs_job

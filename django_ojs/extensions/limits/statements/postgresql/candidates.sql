@@ -1,10 +1,10 @@
 -- The best jobs of a queue that has jobs with a limit by key, locked: up to `limit` that are open to all
--- claims, and up to `limited` that are open to the claims with a rule, and whose key is not among `busy`.
+-- claims, and up to `limited` that are open only to claims with a rule and whose key is not in `busy`.
 --
 -- The last column is NULL for a job without a limit, and otherwise whether this transaction has the
--- lock of the key; the class 20305 separates these locks from the others. What is counted under the
--- lock has to be counted by a later statement, which sees what was committed before it; a caller's
--- transaction in which it does not gets no such jobs.
+-- lock of the key; the class 20305 separates these locks from the others. A later statement
+-- counts how much of its limits a key uses, and must see what was committed before it: a caller's
+-- transaction with one snapshot gets no such jobs.
 SELECT id, priority, enqueued_at, size, hold, limit_key, policy,
        CASE WHEN limit_key IS NOT NULL
             THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END

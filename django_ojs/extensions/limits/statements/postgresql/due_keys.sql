@@ -1,5 +1,5 @@
--- Keys whose limits are to check, and whether this transaction has the lock of each. None in a caller's
--- transaction in which a statement does not see what was committed before it.
+-- The keys that have to be checked, and whether this transaction has the lock of each. A caller's transaction
+-- with one snapshot gets none, because its statements do not see what was committed before them.
 SELECT limit_key, pg_try_advisory_xact_lock(20305, hashtext(limit_key))
 FROM (SELECT DISTINCT limit_key FROM ojs_limit_check WHERE due_at <= statement_timestamp()
         AND current_setting('transaction_isolation') LIKE 'read %%'

@@ -1,5 +1,5 @@
--- Those of these queues with limits by key in which a claim finds no job: each was found at a limit by
--- another claim, and no key's limits are to check.
+-- The queues among these in which a claim would find no job: their available jobs are all held, and no key
+-- has to be checked.
 SELECT wanted.key FROM unnest(%(keys)s::text[]) AS wanted (key)
 WHERE NOT EXISTS (SELECT 1 FROM ojs_job
                   WHERE queue = wanted.key AND state {before_fetch} AND hold = 0)

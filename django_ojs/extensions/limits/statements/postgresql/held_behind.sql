@@ -1,5 +1,5 @@
--- The best held jobs of a key and queue whose policies are not among these, locked: those behind up to
--- a number of jobs that may not start.
+-- The best held jobs of a key and queue with other policies than these, among the best `behind` jobs.
+-- They are locked.
 SELECT id, policy FROM (
     SELECT id, (options -> 'rate_limit')::text AS policy FROM ojs_job
     WHERE id IN (

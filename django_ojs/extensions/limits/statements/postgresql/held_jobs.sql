@@ -1,5 +1,5 @@
--- The best held jobs of each of these keys, locked, by queue: a queue that is paused or has no worker
--- does not keep the jobs of another one.
+-- The best held jobs of each of these keys and each queue, locked: jobs of a queue that is paused or has no
+-- worker do not keep back the jobs of another queue.
 SELECT wanted.key, marked.name, held.id, held.policy
 FROM unnest(%(keys)s::text[]) AS wanted (key)
 CROSS JOIN (SELECT name FROM ojs_queue WHERE rules & %(rule)s <> 0) AS marked

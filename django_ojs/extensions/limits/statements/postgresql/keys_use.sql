@@ -1,7 +1,5 @@
--- How much of their limits keys use, for the holder of their locks: the active jobs, the starts, the
--- override, until when they are paused, by which limit jobs of them are held, since when none is, the
--- latest time of a rescheduled job, the dropped jobs and when the last one was, and the time. Times are in
--- milliseconds.
+-- How much of their limits keys use, for the holder of their locks: the columns of `KeyRow`.
+-- Times are in milliseconds.
 SELECT wanted.key, (SELECT count(*) FROM ojs_job
         WHERE state {before_ack} AND options ->> 'limit_key' = wanted.key),
        known.starts::text,

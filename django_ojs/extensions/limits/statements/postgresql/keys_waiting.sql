@@ -1,10 +1,10 @@
--- Of each key the waiting jobs, up to twice a number, and the policy of one of its jobs.
+-- The waiting jobs of each key, counted up to twice a number, and the policy of one of its jobs.
 --
--- Jobs wait for a key that are available, and those that are due no later than it is paused, or than
--- the last job that it has rescheduled; or a second later, as the job that pauses a key is due after it.
+-- A job waits for its key if it is available, or due before the pause of the key ends or before the last
+-- rescheduled job is due. A second is added, because the job that pauses a key is due just after the pause.
 --
--- In the order of due_at, so that their index is read whatever the statistics say: of a key with few
--- such jobs PostgreSQL would read the whole table, where most are those of another key.
+-- ORDER BY due_at makes PostgreSQL read the index of these jobs, whatever the statistics say. Otherwise it
+-- would read the whole table for a key with few jobs, if another key has most of them.
 SELECT wanted.key,
        (SELECT count(*) FROM (SELECT 1 FROM ojs_job
                               WHERE options ->> 'limit_key' = wanted.key AND state {before_fetch}

@@ -1,6 +1,6 @@
 -- The limits of queues and how much of them is used: the active jobs, the starts, and the time in
 -- milliseconds; and whether the statement sees all that was committed before the lock of the limits was
--- taken. The active jobs are counted once for all of the queues: their index has them by worker first.
+-- taken. The active jobs are counted once for all of the queues, because their index begins with the worker.
 SELECT wanted.key, coalesce(running.jobs, 0),
        (SELECT starts::text FROM ojs_limited_queue WHERE queue = wanted.key),
        (EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::bigint,

@@ -1,5 +1,5 @@
 -- The best jobs of a queue that has jobs with a limit by key: up to `limit` that are open to all claims,
--- and up to `limited` that are open to the claims with a rule. The write lock is the lock of every key.
+-- and up to `limited` that are open only to claims with a rule. The write lock is the lock of every key.
 SELECT id, priority, enqueued_at, size, hold, limit_key, policy, limit_key IS NOT NULL
 FROM (
     SELECT * FROM (

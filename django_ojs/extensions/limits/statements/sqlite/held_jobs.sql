@@ -1,5 +1,5 @@
--- The best held jobs of each of these keys, by queue: a queue that is paused or has no worker does not
--- keep the jobs of another one.
+-- The best held jobs of each of these keys and each queue: jobs of a queue that is paused or has no worker
+-- do not keep back the jobs of another queue.
 SELECT limit_key, queue, id, policy FROM (
     SELECT options ->> '$.limit_key' AS limit_key, queue, id, options -> '$.rate_limit' AS policy,
            row_number() OVER (PARTITION BY options ->> '$.limit_key', queue

@@ -1,6 +1,6 @@
 -- The limits of queues and how much of them is used: the active jobs, the starts, and the time in
--- milliseconds; and that it sees all that was committed. The active jobs are counted once for all of the
--- queues: their index has them by worker first.
+-- milliseconds; and 1, because it sees all that was committed. The active jobs are counted once for all of
+-- the queues, because their index begins with the worker.
 SELECT wanted.value, coalesce(running.jobs, 0),
        (SELECT starts FROM ojs_limited_queue WHERE queue = wanted.value),
        CAST((julianday('now') - 2440587.5) * 86400000 AS integer),

@@ -90,7 +90,7 @@ class Command(BaseCommand):
     def _once(self, found: list[Relay], here: bool) -> None:
         for relay in found:
             try:
-                # It ends when it must wait, has no jobs, or another relay holds its lease.
+                # It ends when the relay must wait, has no jobs, or another one holds its lease.
                 while not relay.send_next():
                     pass
             finally:

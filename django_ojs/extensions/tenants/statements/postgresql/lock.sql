@@ -1,4 +1,4 @@
--- Takes the lock of a tenant of a queue alone, and waits for it until the lock timeout.
+-- Takes the exclusive lock of a tenant of a queue, and waits for it until the lock timeout.
 --
 -- A transaction with an old snapshot does not wait: it would not see what was committed meanwhile.
 SELECT current_setting('lock_timeout'), set_config('lock_timeout', %(timeout)s, true),

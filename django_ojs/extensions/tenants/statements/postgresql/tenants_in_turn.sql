@@ -1,9 +1,9 @@
--- The tenants with available jobs in a queue, by turns: those of the highest priority first, in each
--- priority from the one after `starts` on, and then from the first one on. None of a paused queue.
+-- The tenants with available jobs in a queue, in the order of their turns: the highest priority first; in
+-- each priority the tenants after its member of `starts`, then the others. A paused queue has none.
 --
 -- A loose index scan: finding the next tenant is a step in the index, however many jobs a tenant has.
--- A row without `is_tenant` begins a priority, or the second part of one. The jobs are named twice
--- only, because the server looks at all indexes of the table for each, and plans longer than it reads.
+-- A row without `is_tenant` begins a priority, or the second part of one. The table of jobs occurs
+-- only twice, because the planner considers all of its indexes each time, which takes longer than reading.
 WITH RECURSIVE turns (priority, tenant, start, is_wrapped, is_tenant) AS (
     SELECT 32767::smallint, NULL::text, '', false, false
     WHERE NOT EXISTS (SELECT 1 FROM ojs_queue

@@ -1,7 +1,7 @@
--- The best available jobs of tenants of a queue, locked: of each tenant and priority `number` after the
--- first `skip`, and `limit` in all.
+-- The best available jobs of some tenants of a queue, locked, in the given order of the tenants.
+-- For each tenant and priority it skips `skip` jobs and takes `number`, at most `limit` in all.
 --
--- The rows are those of the given tenants in the given order, and no more are locked than are returned.
+-- It locks only the rows that it returns, and the skipped ones, which this claim has locked before.
 SELECT id, priority, tenant, enqueued_at, size, hold FROM (
     SELECT job.* FROM unnest(
         %(priorities)s::smallint[], %(tenants)s::text[], %(skip)s::integer[], %(numbers)s::integer[]

@@ -1,5 +1,5 @@
--- The best available jobs of a tenant and priority in a queue: `number` after the first `skip`. Without
--- ANALYZE the planner takes the index of claims.
+-- The best available jobs of a tenant and priority in a queue: `number` after the first `skip`. The
+-- index is named, because without ANALYZE the planner takes the index of claims.
 SELECT id, priority, {tenant}, enqueued_at, coalesce(size_bytes, 0), hold
 FROM ojs_job INDEXED BY ojs_job_tenant_turn
 WHERE queue = %(queue)s AND state {before_fetch} AND hold < 64 AND {marked} {{isolation}}

@@ -1,7 +1,7 @@
 -- Ends steps of workflows, which the caller has locked, as their jobs ended.
 --
--- A job may have been retried since, or deleted: its state is the one that was given, and
--- it has a result if it was completed then.
+-- A job may have been retried or deleted since, so the state of a step is the given one, and
+-- only a completed step gets a result.
 UPDATE ojs_workflow_step AS s FORCE INDEX (PRIMARY)
 LEFT JOIN ojs_job AS j FORCE INDEX (PRIMARY) ON j.id = s.id
 SET s.state = %(state)s, s.started_at = j.started_at,

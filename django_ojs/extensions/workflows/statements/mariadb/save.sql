@@ -1,6 +1,6 @@
 -- Stores how far a workflow is.
 --
--- A workflow started with the first of its steps; they are read until one is known.
+-- A workflow started when its first step did. The steps are read until a start is known.
 UPDATE ojs_workflow AS w
 SET steps_left = %(steps_left)s, has_failed = %(has_failed)s, jobs_completed = %(jobs_completed)s,
     jobs_failed = %(jobs_failed)s, state = %(state)s,

@@ -1,6 +1,6 @@
 -- Stores how far workflows are, given as one JSON array of their new values.
 --
--- A workflow started with the first of its steps; they are read until one is known.
+-- A workflow started when its first step did. The steps are read until a start is known.
 UPDATE ojs_workflow AS w
 SET steps_left = v.steps_left, has_failed = v.has_failed,
     jobs_completed = v.jobs_completed, jobs_failed = v.jobs_failed, state = v.state,

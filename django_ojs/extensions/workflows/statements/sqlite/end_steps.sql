@@ -1,7 +1,7 @@
 -- Ends steps of workflows, given as one JSON array of `{id, state}`, as their jobs ended.
 --
--- A job may have been retried since, or deleted: its state is the one that was given, and
--- it has a result if it was completed then.
+-- A job may have been retried or deleted since, so the state of a step is the given one, and
+-- only a completed step gets a result.
 UPDATE ojs_workflow_step
 SET state = e.value ->> 'state', started_at = j.started_at,
     finished_at = coalesce(j.finished_at, {now}), error = j.error,

@@ -1,6 +1,6 @@
 -- Stores how far workflows are, given as one JSON array of their new values.
 --
--- A workflow started with the first of its steps; they are read until one is known.
+-- A workflow started when its first step did. The steps are read until a start is known.
 UPDATE ojs_workflow
 SET steps_left = v.value ->> 'steps_left', has_failed = v.value ->> 'has_failed',
     jobs_completed = v.value ->> 'jobs_completed', jobs_failed = v.value ->> 'jobs_failed',

@@ -1,9 +1,10 @@
 -- The known queues: those with a row that is not deleted, and those with jobs. A deleted queue is
--- known while jobs of it have not ended.
+-- known while some of its jobs have not ended.
 --
--- Each row has the number of all known queues that match, the name of one of the page, and one of
--- its states with its number of jobs, if it has any; one row has no name if the page is empty. So
--- the database sorts and counts them, however many there are, and the process reads a page.
+-- Each row has the number of all known queues that match, the name of a queue of the page, and one
+-- of its states with the number of jobs in it, if there are any. If the page is empty, one row has
+-- no name. So the database sorts and counts the queues, however many there are, and the process
+-- reads a page.
 WITH counted AS (
     SELECT queue, sum(n) AS jobs,
            sum(CASE WHEN state IN ({{waiting}}) THEN n ELSE 0 END) AS waiting,

@@ -1,7 +1,8 @@
--- Since when the available job of each queue that has waited longest waits.
+-- When the oldest available job of each queue became available.
 --
--- The claim index has the oldest job of each hold and priority first. So each queue, hold and priority
--- costs one step in the index, however many jobs wait. {{names}} is one row of VALUES a queue.
+-- The claim index has the oldest job of each hold and priority first. So each queue, hold and
+-- priority costs one step in the index, however many jobs wait. {{names}} is one row of VALUES for
+-- each queue.
 WITH RECURSIVE holds (queue, hold) AS (
     SELECT wanted.column1, (SELECT min(hold) FROM ojs_job
                             WHERE queue = wanted.column1 AND state {before_fetch})

@@ -1,7 +1,8 @@
 -- FETCH of jobs that were chosen and locked by this transaction: makes them active, as claim.sql does.
 --
--- The condition on the state is one that no partial index covers: by old statistics, the planner
--- takes the index of the available jobs for a small one, and reads all of it in place of these keys.
+-- No partial index covers the condition on the state, on purpose: by old statistics, the planner
+-- would take the index of the available jobs for a small one, and read all of it instead of these
+-- keys.
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = statement_timestamp(), expires_at = {deadline_when_started},

@@ -1,9 +1,10 @@
--- FETCH, while an old snapshot is open: as claim.sql, but does not start where the queue starts.
+-- FETCH, while an old snapshot is open: like claim.sql, but does not start at the beginning of the
+-- queue.
 --
 -- The index entries of claimed jobs cannot be removed then, and the row of each has to be visited.
--- The three ranges are in the order of the claim index: the jobs of higher priorities that became
--- available lately; those of the floor's priority from the floor on; those of lower priorities. Each
--- is read only as far as the ones before it have too few jobs.
+-- The three ranges are in the order of the claim index: jobs of higher priorities that became
+-- available lately; jobs of the floor's priority, from the floor on; jobs of lower priorities. Each
+-- is read only if those before it have too few jobs.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
            coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 OR coalesce((

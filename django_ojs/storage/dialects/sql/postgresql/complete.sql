@@ -1,11 +1,11 @@
--- ACK: completes many jobs of one worker, as far as it still holds them, and no other session has locked
--- their rows; or one job, under any claim.
+-- ACK: completes those of one worker's jobs that it still holds and that no other session has
+-- locked; or one job, under any claim.
 --
--- With SKIP LOCKED as {{lock}} it waits for none: a transaction of the site that keeps the lock of one job
--- would hold up the others. So it has no part in a deadlock either.
+-- With SKIP LOCKED as {{lock}} it waits for no lock: a transaction of the site that keeps the lock
+-- of one job would hold up the others. So it has no part in a deadlock either.
 --
--- {{fence}} is the claim. Of many jobs it is `run` and the worker: a job that was taken back and claimed
--- again has a higher `run`.
+-- {{fence}} is the claim. For many jobs it is `run` and the worker: a job that was taken back and
+-- claimed again has a higher `run`.
 --
 -- IS TRUE keeps the planner from the index of active jobs. While an old snapshot is open, that index
 -- holds an entry for each job that the worker has completed, and all of them would be read.

@@ -1,15 +1,15 @@
 -- Workers that sent nothing for too long, and workers whose database session has ended.
 --
--- The function is what pg_stat_activity reads: the view would join the names of all databases and
--- roles, which takes most of the time of this statement.
+-- The view pg_stat_activity reads this function, and joins the names of all databases and roles,
+-- which would take most of the time of this statement.
 --
 -- A role that is no member of the session's role, nor of pg_read_all_stats, sees its process id but
 -- not when it started. Such a session proves nothing: then only the heartbeats count.
 --
--- Since the database was away, the session of a worker that has not sent a heartbeat proves nothing
--- yet: it may need some seconds to connect again, to another server after a failover.
+-- After the database was away, the session of a worker that has not yet sent a heartbeat proves
+-- nothing: it may need some seconds to connect again, to another server after a failover.
 --
--- Each worker that waits for a lease asks about its holder, one row: {{among}}.
+-- A worker that waits for a lease asks only about its holder, by {{among}}.
 SELECT id, NULL, NULL FROM ojs_worker AS worker
 WHERE seen_at <= statement_timestamp() - dead_after_ms * interval '1 millisecond'
   AND {{steady}} {{among}}

@@ -1,5 +1,5 @@
--- Which of these sessions there are, and whether each executes a statement. One whose state is hidden
--- counts as if it did.
+-- Which of these sessions exist, and whether each executes a statement. If its state is hidden, it
+-- counts as executing one.
 SELECT pid, coalesce(state NOT LIKE 'idle%%', true)
 FROM pg_stat_activity
 WHERE pid = ANY(%s)

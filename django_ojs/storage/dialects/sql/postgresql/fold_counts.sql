@@ -1,7 +1,7 @@
 -- Adds the changes to the counts and deletes them.
 --
--- Only one transaction does this at a time, and another one does nothing. ojs.counting
--- is set before the first row: otherwise a trigger leaves it out (see count_triggers.sql).
+-- Only one transaction does this at a time, and another one does nothing. ojs.counting is set
+-- before the first row: otherwise a trigger leaves the row out (see counts.sql).
 WITH counting AS MATERIALIZED (SELECT set_config('ojs.counting', 'on', true)),
 alone AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(20297, hashtext('counts')) AS is_locked),
 changes AS (

@@ -6,7 +6,8 @@
 -- written into `options` as the absolute times that they became.
 --
 -- {{where_admitted}} asks, once and before the first row, whether the queues have room.
--- {{on_conflict}} skips ids that are taken; generated ids cannot be, and the check costs a tenth.
+-- {{on_conflict}} skips ids that are taken; generated ids cannot be taken, and the check costs a
+-- tenth of the time.
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
                      due_at, expires_at, unique_key, marks, parent_id, size_bytes, dead_letter)

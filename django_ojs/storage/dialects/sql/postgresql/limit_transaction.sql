@@ -1,4 +1,4 @@
--- Sets a time limit, such as that of the wait for each lock, until the transaction ends.
+-- Sets a time limit, such as `lock_timeout`, until the transaction ends.
 --
--- Not by a SELECT, after which the isolation level of the transaction could not be set any more.
+-- This is no SELECT, because after one the isolation level of the transaction could not be set.
 SET LOCAL {{limit}} = {{milliseconds}}

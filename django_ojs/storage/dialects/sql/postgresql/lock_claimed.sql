@@ -1,4 +1,4 @@
--- Locks jobs, given with their runs, in the order of the ids, as far as the worker still holds them, and
+-- Locks jobs, given with their runs, in the order of their ids, if the worker still holds them and
 -- no other session has locked them.
 --
 -- `run` is the fence, and IS TRUE is needed, as in complete.sql.

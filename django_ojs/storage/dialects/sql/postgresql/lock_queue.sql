@@ -1,6 +1,7 @@
--- Takes the lock of a bounded queue alone, and waits for it until the lock timeout.
+-- Takes the lock of a bounded queue exclusively, and waits for it until the lock timeout.
 --
--- A transaction with an old snapshot does not wait: it would not see what was committed meanwhile.
+-- A transaction with an old snapshot does not lock it: it would not see what was committed while it
+-- waited.
 SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true),
        current_setting('transaction_isolation') LIKE 'read %%',
        CASE WHEN current_setting('transaction_isolation') LIKE 'read %%'

@@ -1,5 +1,5 @@
--- The triggers, functions and procedures of django_ojs, and its indexes on jobs; and whether it is a trigger
--- that does not fire in an ordinary session.
+-- The triggers, functions and procedures of django_ojs, and its indexes on jobs; and whether each
+-- is a trigger that does not fire in an ordinary session.
 SELECT 'TRIGGER', tgname, relname, tgenabled NOT IN ('O', 'A')
 FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
 WHERE NOT tgisinternal AND starts_with(tgname, 'ojs_') AND pg_table_is_visible(tgrelid)

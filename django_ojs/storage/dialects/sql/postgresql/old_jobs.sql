@@ -1,4 +1,4 @@
--- The oldest finished jobs of a kind that are past their retention time, locked, but for those that
+-- The oldest finished jobs of a kind that are past their retention time, locked, except those that
 -- extensions need.
 SELECT id FROM ojs_job
 WHERE state = %(state)s AND dead_letter = %(dead_letter)s

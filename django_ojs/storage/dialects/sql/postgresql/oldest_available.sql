@@ -1,8 +1,8 @@
 -- Locks the available jobs of a queue that have waited longest.
 --
--- The claim index is by hold and priority first. So the oldest of each hold and priority are read, and
--- the oldest of those are returned: there are few of both, and finding the next one is a step in the
--- index.
+-- The claim index begins with hold and priority. So the oldest jobs of each hold and priority are
+-- read, and the oldest of all are returned: there are few holds and priorities, and finding the
+-- next one is a step in the index.
 WITH RECURSIVE holds (hold) AS (
     SELECT min(hold) FROM ojs_job WHERE queue = %(queue)s AND state {before_fetch}
     UNION ALL

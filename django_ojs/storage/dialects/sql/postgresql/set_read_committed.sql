@@ -1,2 +1,2 @@
--- Each statement sees what was committed before it. Only possible as the first of a transaction.
+-- Lets each statement see what was committed before it. It must be the first of a transaction.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED

@@ -1,4 +1,4 @@
--- LAPSE: takes active jobs back from their workers. Those that have spent their attempts end.
+-- LAPSE: takes active jobs back from their workers. Jobs that have spent their attempts end.
 --
 -- The caller has locked them, and stored how their runs ended.
 UPDATE ojs_job

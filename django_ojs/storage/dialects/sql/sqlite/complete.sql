@@ -1,7 +1,7 @@
--- ACK: completes many jobs of one worker, as far as it still holds them; or one job, under any claim.
+-- ACK: completes those of one worker's jobs that it still holds; or one job, under any claim.
 --
--- {{fence}} is the claim. Of many jobs it is `run` and the worker: a job that was taken back and claimed
--- again has a higher `run`.
+-- {{fence}} is the claim. For many jobs it is `run` and the worker: a job that was taken back and
+-- claimed again has a higher `run`.
 UPDATE ojs_job
 SET state = {after_ack}, finished_at = {now}, error = NULL, lease_until = NULL,
     result = its_result

@@ -1,4 +1,4 @@
--- Finds jobs, given with their runs, as far as the worker still holds them, under the write lock.
+-- Finds jobs, given with their runs, that the worker still holds, under the write lock.
 --
 -- `run` is the fence, as in complete.sql.
 SELECT ojs_job.id, r.value ->> 'run'

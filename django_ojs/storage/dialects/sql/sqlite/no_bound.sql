@@ -1,6 +1,6 @@
 -- A condition of insert_jobs.sql: none of the queues has a bound, nor does the default policy.
 --
--- One row for which the jobs have to be counted sends the whole batch to be counted.
+-- If one of the queues has a bound, no job of the batch is stored without counting.
 NOT EXISTS (
     SELECT 1 FROM ojs_bound AS b CROSS JOIN json_each(%(rows)s) AS r
     WHERE b.queue IN (r.value ->> 'queue', '_default')

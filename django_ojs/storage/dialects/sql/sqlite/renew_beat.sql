@@ -1,5 +1,5 @@
--- BEAT of a registered worker that holds no jobs: what changes with each heartbeat. None where the row
--- says something else, such as another session: then the whole row is written.
+-- BEAT of a registered worker that holds no jobs: stores what changes with each heartbeat. If the
+-- row says something else, such as another session, the caller writes the whole row.
 UPDATE ojs_worker SET active_jobs = 0, seen_at = {now}, beat_at = {now},
     steady_since = coalesce(CASE WHEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', beat_at,
                                                printf('+%%.3f seconds', 2 * beat_interval_ms / 1000.0)) > {now}
