@@ -267,7 +267,7 @@ def test_the_parameters_of_one_operation_have_the_limits_of_the_code() -> None:
 
     limit = found["readEvents", "limit"]
     assert limit["schema"]["default"] == log.DEFAULT_LIMIT
-    assert limit["description"] == f"More than {log.MAX_LIMIT} is {log.MAX_LIMIT}."
+    assert limit["description"] == f"A number above {log.MAX_LIMIT} counts as {log.MAX_LIMIT}."
     assert found["getHistory", "period"]["schema"]["enum"] == list(history.PERIODS)
 
 

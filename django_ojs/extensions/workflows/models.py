@@ -136,7 +136,7 @@ class WorkflowStep(StoredModel):
     start_after = models.DateTimeField(null=True, blank=True)
     #: The result of its job. A result that is too large for `parent_results` is not copied.
     result = StoredJSONField(null=True, blank=True)
-    #: The length of the result of its job, in characters of JSON.
+    #: The length of the result of its job, in bytes of JSON.
     result_size = models.PositiveBigIntegerField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
