@@ -90,7 +90,8 @@ class ReplaceForm(forms.Form):
         min_value=0,
         max_value=24 * 365,
         help_text=gettext_lazy(
-            "Give its programs the new key in this time. 0 ends the old key now."
+            "Within this time, give the new key to the programs that use the old one. 0 ends the "
+            "old key now."
         ),
     )
 

@@ -110,7 +110,10 @@ class ConfigureForm(forms.Form):
     )
     warning_threshold = _number(
         gettext_lazy("Warning threshold, in %"),
-        gettext_lazy("Of the bound. Above it the queue is amber and an event is published."),
+        gettext_lazy(
+            "Percentage of the maximum jobs or bytes. From there on the queue is amber, and an "
+            "event is published."
+        ),
         max_value=100,
     )
     max_envelope_bytes = _number(gettext_lazy("Maximum job size, in bytes"), max_value=None)
@@ -120,7 +123,10 @@ class ConfigureForm(forms.Form):
     )
     rate = _number(gettext_lazy("Rate"), gettext_lazy("How many jobs start in the period."))
     rate_period = _period(gettext_lazy("Rate period"), gettext_lazy("Such as PT1M or PT1H."))
-    throttle = _number(gettext_lazy("Throttle"), gettext_lazy("The same, evenly spaced."))
+    throttle = _number(
+        gettext_lazy("Throttle"),
+        gettext_lazy("How many jobs start in the throttle period, evenly spaced."),
+    )
     throttle_period = _period(gettext_lazy("Throttle period"), gettext_lazy("Such as PT1S."))
     allowed_job_types = NamesField(
         required=False,
@@ -149,9 +155,12 @@ class ConfigureForm(forms.Form):
     keep_completed = _period(
         gettext_lazy("Keep completed jobs"), gettext_lazy("A duration, such as P7D or PT12H.")
     )
-    keep_cancelled = _period(gettext_lazy("Keep cancelled jobs"), gettext_lazy("The same."))
+    keep_cancelled = _period(
+        gettext_lazy("Keep cancelled jobs"), gettext_lazy("A duration, such as P7D or PT12H.")
+    )
     keep_discarded = _period(
-        gettext_lazy("Keep discarded jobs"), gettext_lazy("The same, but not for dead letters.")
+        gettext_lazy("Keep discarded jobs"),
+        gettext_lazy("A duration, such as P7D or PT12H. It does not apply to dead letters."),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

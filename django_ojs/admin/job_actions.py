@@ -160,7 +160,7 @@ def _run_again_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequen
         _("A copy with the same arguments is enqueued, and this job stays as it is.")
         if len(jobs) == 1
         else _("Copies with the same arguments are enqueued, and these jobs stay as they are."),
-        _("What the handler did the first time, it does again."),
+        _("The handler repeats what it did the first time."),
     )
 
 

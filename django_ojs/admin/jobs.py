@@ -315,7 +315,7 @@ def pretty(value: Any) -> str:
     text = json.pretty(value)
     if len(text) <= _MAX_JSON:
         return text
-    return _("%(text)s\n… %(count)s more characters: GET /ojs/v1/jobs/") % {
+    return _("%(text)s\n… %(count)s more characters. The HTTP API returns all of them.") % {
         "text": text[:_MAX_JSON],
         "count": grouped(len(text) - _MAX_JSON),
     }

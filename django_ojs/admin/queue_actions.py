@@ -62,8 +62,8 @@ def _drain(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
         raise Skipped(_("The queue is already draining."))
     queues.drain(queue.name)
     text = _(
-        "Queue %(queue)s is draining: within a second it accepts no jobs, and workers "
-        "finish those in it."
+        "Queue %(queue)s is draining: within a second it accepts no more jobs, and workers "
+        "finish the jobs that are in it."
     )
     return text % {"queue": queue.name}
 

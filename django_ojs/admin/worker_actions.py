@@ -63,8 +63,8 @@ def _resize_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequen
 def _deregister(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
     returned = registry.deregister(worker.pk)
     text = ngettext(
-        "Worker %(worker)s is deregistered; %(number)s of its jobs was recovered.",
-        "Worker %(worker)s is deregistered; %(number)s of its jobs were recovered.",
+        "Worker %(worker)s is deregistered; %(number)s job was recovered.",
+        "Worker %(worker)s is deregistered; %(number)s jobs were recovered.",
         returned,
     )
     return text % {"worker": worker.pk, "number": number(returned)}
@@ -74,10 +74,10 @@ def _deregister_consequences(request: HttpRequest, objects: Sequence[Any]) -> Se
     held = sum(registry.held([worker.pk for worker in objects]).values())
     return (
         ngettext(
-            "%(number)s job in flight is recovered; this uses an attempt of each. A job without "
-            "attempts left is discarded.",
-            "%(number)s jobs in flight are recovered; this uses an attempt of each. A job without "
-            "attempts left is discarded.",
+            "%(number)s job in flight is recovered. This uses one of its attempts; with none left "
+            "it is discarded.",
+            "%(number)s jobs in flight are recovered. This uses one attempt of each; a job with "
+            "none left is discarded.",
             held,
         )
         % {"number": number(held)},

@@ -709,7 +709,10 @@ class Migration(migrations.Migration):
                 (
                     "subject",
                     models.CharField(
-                        help_text="The id of a job, or the name of a queue or worker.",
+                        help_text=(
+                            "The id of a job, workflow or worker, the name of a queue or cron job, "
+                            "or a limit key."
+                        ),
                         max_length=255,
                     ),
                 ),

@@ -40,7 +40,7 @@ def test_a_job_that_has_ended_runs_again_as_a_copy_after_a_question() -> None:
     job = in_state("completed", args=[7])
     client = root()
     asked = client.post(f"{DO}run-again/", {"key": str(job.pk)}).content.decode()
-    assert "What the handler did the first time, it does again." in asked
+    assert "The handler repeats what it did the first time." in asked
     assert jobs().count() == 1
     message = said(client, "run-again", job.pk, confirmed="1")
     copy = jobs().exclude(pk=job.pk).get()

@@ -147,7 +147,7 @@ def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> No
     factories.age(done.id, 3600)  # The longest running one comes first.
     RollupFactory(type="email.send", completed=9, ran=histogram(1.5, 9))
     page = text(root(), "queue/email/change/")
-    assert "0 of 5 slots busy, with jobs of all their queues" in page
+    assert "0 of 5 slots busy, counting all queues of these workers" in page
     assert re.search(r"Ran p50 / p95 1 s.2 s / 1 s.2 s", page)
     assert re.search(
         r'web-1 — eu-west ● running 0 of 5 email.send for 1 h( 0 s)? ?, 40 % done \{"user": ?4\} '

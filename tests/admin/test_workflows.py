@@ -51,7 +51,7 @@ def page_of(workflow: ojs.EnqueuedWorkflow) -> str:
 
 def test_the_empty_list_says_how_to_make_one() -> None:
     assert "ojs.chain(" in text(root(), LIST)
-    assert "No workflow is like this" in text(root("second"), f"{LIST}?q=x")
+    assert "No workflow matches these filters" in text(root("second"), f"{LIST}?q=x")
 
 
 @pytest.mark.both
@@ -99,7 +99,7 @@ def test_the_steps_are_filtered_by_state(ojs: TestContext) -> None:
     assert "a secret" in page
     assert page.count('<th scope="row" class="ojs-cell">') == 1
     assert "a secret" not in text(staff("view_workflow"), address)
-    assert "No step is like this" in text(root("b"), f"{page_of(workflow)}?state=active")
+    assert "No step is in this state now" in text(root("b"), f"{page_of(workflow)}?state=active")
 
 
 def test_cancel_asks_first_and_needs_the_permission() -> None:

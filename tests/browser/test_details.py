@@ -54,7 +54,7 @@ def test_events_are_filtered_by_their_group(page: Any) -> None:
     queues.pause("mail")
     queues.resume("mail")
     page.goto(f"{ADMIN}event/")
-    page.get_by_label("Type").select_option(label="all of queue.*")
+    page.get_by_label("Type").select_option(label="all queue.* events")
     follow(page, page.get_by_role("button", name="Show"))
     types = page.locator("#ojs-events tbody th").all_inner_texts()
     assert sorted(types) == ["queue.paused", "queue.resumed"]

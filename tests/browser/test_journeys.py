@@ -170,7 +170,7 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix_with_three_clicks(page
         pass
     shows(body(page), "✓ done")
     # It leads to what became of them.
-    became = page.locator("h2", has_text="What became of them").locator("+ p")
+    became = page.locator("h2", has_text="The retried jobs now").locator("+ p")
     shows(became, "12 not ended")
     for number, claimed in enumerate(fetch.fetch(["payments"], count=11, worker_id="w")):
         if number < 8:

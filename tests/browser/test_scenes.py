@@ -290,7 +290,7 @@ def test_workers_their_slots_and_their_ends_are_on_pages_that_lead_to_each_other
     rescue.rescue(["images-1"], exit_code=-9)
     RollupFactory(type="mail.send", completed=9, ran=histogram(1.5, 9))
     page.goto(f"{ADMIN}queue/email/change/")
-    shows(body(page), "3 of 3 slots busy, with jobs of all their queues")
+    shows(body(page), "3 of 3 slots busy, counting all queues of these workers")
     shows(body(page), re.compile("Ran p50 / p95.*1.s.2.s", re.DOTALL))
     row = page.locator("tbody tr", has_text="web-1")
     for text in ("app-1, pid 4121", "eu-west", "mail.send", "40 % done", '"user"'):

@@ -115,13 +115,15 @@ def _no_qualifier(name: str, value: str) -> str:
     values = {"word": _cut(name or value), "near": near, "known": ", ".join(QUALIFIERS)}
     if not name:
         text = _(
-            "%(word)s is no qualifier. Write actor:NAME or object:NAME. The qualifiers are "
+            "%(word)s has no qualifier. Write actor:NAME or object:NAME. The qualifiers are "
             "%(known)s."
         )
     elif near is None:
-        text = _("%(word)s is no qualifier. The qualifiers are %(known)s.")
+        text = _("There is no qualifier %(word)s. The qualifiers are %(known)s.")
     else:
-        text = _("%(word)s is no qualifier. Did you mean %(near)s? The qualifiers are %(known)s.")
+        text = _(
+            "There is no qualifier %(word)s. Did you mean %(near)s? The qualifiers are %(known)s."
+        )
     return text % values
 
 

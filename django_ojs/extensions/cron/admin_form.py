@@ -13,7 +13,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 
 _POLICIES: Final = {
-    OverlapPolicy.SKIP: gettext_lazy("skip: the earlier run goes on, this one is left out"),
+    OverlapPolicy.SKIP: gettext_lazy("skip: the earlier run continues, this one is skipped"),
     OverlapPolicy.ALLOW: gettext_lazy("allow: both run"),
     OverlapPolicy.CANCEL_PREVIOUS: gettext_lazy("cancel_previous: the earlier run is cancelled"),
     OverlapPolicy.ENQUEUE: gettext_lazy("enqueue: this one waits until the earlier run has ended"),

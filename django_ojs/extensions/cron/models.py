@@ -111,7 +111,9 @@ class CronRun(StoredModel):
     scheduled_at = models.DateTimeField()
     triggered_at = models.DateTimeField(db_default=Now())
     triggered_by = models.CharField(
-        max_length=255, blank=True, help_text=_("The operator; empty for the schedule.")
+        max_length=255,
+        blank=True,
+        help_text=_("The operator who started the run. Empty: the schedule did."),
     )
     phase = models.CharField(
         max_length=8, choices=CronRunPhase.choices, default=CronRunPhase.OPEN, editable=False

@@ -22,7 +22,10 @@ class Event(StoredModel):
     type = models.CharField(max_length=64)
     time = models.DateTimeField(db_default=Now())
     subject = models.CharField(
-        max_length=255, help_text=_("The id of a job, or the name of a queue or worker.")
+        max_length=255,
+        help_text=_(
+            "The id of a job, workflow or worker, the name of a queue or cron job, or a limit key."
+        ),
     )
     queue = models.CharField(max_length=255, blank=True)
     data = StoredJSONField(default=dict)

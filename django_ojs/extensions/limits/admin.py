@@ -92,7 +92,7 @@ class OverrideForm(_Form):
     throttle = forms.IntegerField(
         label=gettext_lazy("Throttle"),
         required=False,
-        help_text=gettext_lazy("The same, evenly spaced."),
+        help_text=gettext_lazy("How many jobs start in the throttle period, evenly spaced."),
     )
     throttle_period = forms.CharField(
         label=gettext_lazy("Throttle period"),
@@ -103,7 +103,9 @@ class OverrideForm(_Form):
     override_until = forms.DateTimeField(
         label=gettext_lazy("Override until"),
         required=False,
-        help_text=gettext_lazy("Such as 2030-01-31 09:30. Empty: until it is ended."),
+        help_text=gettext_lazy(
+            "Such as 2030-01-31 09:30. Empty: the override stays until somebody ends it."
+        ),
     )
 
     class Meta:
@@ -157,13 +159,14 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     list_display = ("shown_key", *_STATE, "overridden")
     search_fields = ("key",)  # This shows the search box; `get_search_results` does the search.
     search_help_text = gettext_lazy(
-        "The beginning of a key. Without one, the keys are listed that are at their limit, "
-        "paused or overridden, or of which jobs were dropped in the last hour."
+        "The beginning of a key. If it is empty, the list has the keys that are at their limit, "
+        "paused or overridden, and those whose jobs were dropped in the last hour."
     )
     ordering = ("key",)
     order: ClassVar = {"key": str}
     when_empty = gettext_lazy(
-        "No key is at its limit, paused or overridden. Search for the beginning of one."
+        "No key is at its limit, paused or overridden, and no job of a key was dropped in the last "
+        "hour. Search for the beginning of a key."
     )
     actions = ("pause_selected", "resume_selected", "remove_overrides")
 
@@ -233,8 +236,8 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         override = {
             "fields": (*_LIMITS, "override_until"),
             "description": _(
-                "In place of the limits of the jobs, each by itself. Leave all "
-                "empty to end the override."
+                "Each limit that you give replaces that limit of the jobs; their other limits "
+                "still apply. Leave all empty to end the override."
             ),
         }
         return [

@@ -50,8 +50,8 @@ def _pause(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> st
 
 def _pause_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
-        _("No job of a paused key starts, in no queue; running jobs continue."),
-        _("A pause that lasts longer stays as it is."),
+        _("No job of a paused key starts in any queue; running jobs continue."),
+        _("If the key is already paused for longer, that pause stays."),
     )
 
 

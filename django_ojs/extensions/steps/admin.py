@@ -89,7 +89,7 @@ class SignalForm(forms.Form):
         label=gettext_lazy("Payload, as JSON"),
         initial="null",
         rows=4,
-        help_text=gettext_lazy("What the wait returns."),
+        help_text=gettext_lazy("The wait returns this value to the handler."),
     )
 
 
@@ -133,7 +133,7 @@ def _end_wait(step: Step) -> Action:
         scope=Scope.OPERATOR,
         run=partial(_end, step),
         consequences=lambda request, jobs: (
-            _("The step %(name)s times out, as if what it waits for had not come in time.")
+            _("The step %(name)s ends with a timeout, as if nothing had come in time.")
             % {"name": step.name},
             _("The handler gets the error of a timeout, now and in each later run."),
         ),
@@ -149,7 +149,7 @@ def _send(step: Step) -> Action:
         run=partial(_signal, step),
         form=SignalForm,
         consequences=lambda request, jobs: (
-            _("Each job that waits for %(name)s of %(key)s gets it, this one and others.")
+            _("This job and all others that wait for %(name)s of %(key)s get the signal.")
             % {"name": step.signal, "key": step.key},
         ),
     )
@@ -166,7 +166,7 @@ def _again(step: Step) -> Action:
             _("The step %(name)s and all steps after it are forgotten, with their results.")
             % {"name": step.name},
             _("The job is available, and does these steps again. What they did is not undone."),
-            _("Signals that the forgotten steps have received come to it again."),
+            _("The job receives the signals of the forgotten steps again."),
         ),
         destructive=True,
     )

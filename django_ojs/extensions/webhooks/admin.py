@@ -48,12 +48,12 @@ class WebhookForm(_Form):
     queues = NamesField(
         label=gettext_lazy("Queues"),
         required=False,
-        help_text=gettext_lazy("One per line. Empty: all events."),
+        help_text=gettext_lazy("One per line: only their events are sent. Empty: all events."),
     )
     job_types = NamesField(
         label=gettext_lazy("Job types"),
         required=False,
-        help_text=gettext_lazy("One per line. Empty: all events."),
+        help_text=gettext_lazy("One per line: only their events are sent. Empty: all events."),
     )
 
     class Meta:

@@ -28,13 +28,13 @@ class Webhook(StoredModel):
         verbose_name=_("queues"),
         default=list,
         blank=True,
-        help_text=_("The queues of the events; empty: all events."),
+        help_text=_("Only events of these queues are sent. Empty: all events."),
     )
     job_types = models.JSONField(
         verbose_name=_("job types"),
         default=list,
         blank=True,
-        help_text=_("The job types of the events; empty: all events."),
+        help_text=_("Only events of these job types are sent. Empty: all events."),
     )
     metadata = models.JSONField(default=dict, blank=True)
     active = models.BooleanField(verbose_name=_("active"), default=True)

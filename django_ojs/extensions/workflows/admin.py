@@ -70,8 +70,8 @@ def _cancel_choices(workflows: Sequence[Any]) -> tuple[str, str]:
 
 def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
-        _("Its jobs that have not ended are cancelled, those that are running included."),
-        _("The steps that wait never start, and neither do callbacks."),
+        _("All its jobs that have not ended are cancelled, also the running ones."),
+        _("Its waiting steps and its callbacks never start."),
         _("What its jobs have done so far stays done."),
     )
 

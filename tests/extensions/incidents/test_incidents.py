@@ -126,7 +126,7 @@ def test_one_that_is_over_stays_in_grey_for_an_hour() -> None:
     rollups.add(rollups.COMPLETED, {("mail", "send"): 500, ("other", "send"): 7})
     rollups.flush()
     page = client.get(OVERVIEW).content.decode()
-    assert re.search(grey + r".*over since .*, 500 runs completed since", page)
+    assert re.search(grey + r".*ended .*, 500 runs completed since", page)
     Incident.primary.update(ended_at=ended - timedelta(minutes=2))
     assert grey not in client.get(OVERVIEW).content.decode()
 

@@ -269,7 +269,7 @@ def test_a_deploy_that_breaks_a_type_and_the_one_that_mends_it(
     push_many(10, args=["a"], **which)
     (last,) = failed.order_by("-finished_at").values_list("finished_at", flat=True)[:1]
     since = f"none since {timezone.localtime(last):%H:%M:%S}."
-    overview.tells("good", "Working · 1 worker", f"worker.transfer_async .*; {since} .*over since")
+    overview.tells("good", "Working · 1 worker", f"worker.transfer_async .*; {since} .*ended ")
     (advice,) = [each for each in found() if each["kind"] == "type_failing"]
     assert advice["severity"] == "advice"
     assert advice["text"].endswith(since)

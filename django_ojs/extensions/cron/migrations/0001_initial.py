@@ -125,7 +125,7 @@ class Migration(migrations.Migration):
                     "triggered_by",
                     models.CharField(
                         blank=True,
-                        help_text="The operator; empty for the schedule.",
+                        help_text="The operator who started the run. Empty: the schedule did.",
                         max_length=255,
                     ),
                 ),

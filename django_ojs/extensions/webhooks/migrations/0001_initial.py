@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
                         verbose_name="queues",
                         blank=True,
                         default=list,
-                        help_text="The queues of the events; empty: all events.",
+                        help_text="Only events of these queues are sent. Empty: all events.",
                     ),
                 ),
                 (
@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                         verbose_name="job types",
                         blank=True,
                         default=list,
-                        help_text="The job types of the events; empty: all events.",
+                        help_text="Only events of these job types are sent. Empty: all events.",
                     ),
                 ),
                 ("metadata", models.JSONField(blank=True, default=dict)),
