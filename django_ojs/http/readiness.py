@@ -23,7 +23,7 @@ WAIT_TIMEOUT: Final = 15.0
 
 def is_ready(link: BaseDatabaseWrapper) -> bool:
     """Whether a connection may write, and the table of jobs is migrated. Raises Error."""
-    columns = ", ".join(field.column for field in Job._meta.concrete_fields)
+    columns = ", ".join(str(field.column) for field in Job._meta.concrete_fields)
     with link.cursor() as cursor:
         cursor.execute(f"SELECT {columns} FROM {Job._meta.db_table} WHERE false")
     return database.dialect_of(link).can_write(link, commits=True)

@@ -44,9 +44,7 @@ class Throttle:
                 if now - self._sent.get((channel, payload), -math.inf) >= INTERVAL
             ]
             if len(self._sent) > _MOST_REMEMBERED:
-                self._sent = {
-                    key: at for key, at in self._sent.items() if now - at < INTERVAL
-                }
+                self._sent = {key: at for key, at in self._sent.items() if now - at < INTERVAL}
             for payload in due:
                 self._sent[channel, payload] = now
         return due

@@ -232,9 +232,9 @@ class Claimer:
             is_set_back = sent_at < self._sent_at - SET_BACK
             self._sent_at = sent_at
             is_answered = partial(self._siblings.has_answered, sent_at)
-            if not is_set_back and self._wanted() > 0:
-                if not self._siblings.must_claim(is_answered):
-                    return False
+            may_skip = not is_set_back and self._wanted() > 0
+            if may_skip and not self._siblings.must_claim(is_answered):
+                return False
         self._notified_at = time.monotonic()
         return True
 

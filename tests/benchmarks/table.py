@@ -13,6 +13,7 @@ def render(results: Results) -> tuple[str, bool]:
     wanted = targets(results)
     lines: list[str] = []
     verdicts: list[bool] = []
+    missed: list[str] = []
     for section in SECTIONS:
         names = results.contenders(section.measure)
         if not names:
@@ -22,11 +23,18 @@ def render(results: Results) -> tuple[str, bool]:
             summary = results.summary(section.measure, name)
             assert summary is not None
             about = [target for target in wanted if _belongs(target, section, name)]
-            marks = [_verdict(target, results, verdicts) for target in about]
+            marks = [(target, _verdict(target, results, verdicts)) for target in about]
+            missed += [
+                f"{section.title} ({mark.removesuffix(': MISSED')}): {target.limit or 'not known'}"
+                for target, mark in marks
+                if mark.endswith(": MISSED")
+            ]
             row = _row(results, section, name, summary)
-            lines.append(f"{row}  {'; '.join(mark for mark in marks if mark)}".rstrip())
+            lines.append(f"{row}  {'; '.join(mark for _, mark in marks if mark)}".rstrip())
     met = sum(verdicts)
     lines += ["", f"Targets: {met} met, {len(verdicts) - met} missed."]
+    if missed:
+        lines += ["", "What limits those that were missed:", *missed]
     lines += [*REMARKS, *results.notes]
     return "\n".join(lines), all(verdicts)
 

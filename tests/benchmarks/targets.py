@@ -43,6 +43,8 @@ class Target:
     at_most: float | None = None
     #: What `against_measure` is, in words.
     beside: str = ""
+    #: What limits it, with the figure that shows it; printed where it is missed.
+    limit: str = ""
 
     def value(self, results: Results) -> float | None:
         """Return what was measured, or None where it was not."""

@@ -100,7 +100,8 @@ def test_only_true_confirms(given: Any) -> None:
 
 class TestQueries:
     @pytest.mark.parametrize(
-        ("given", "expected"), [("", 7), ("1", 1), ("007", 7), ("0" * 20 + "15", 15), ("100", 100), ("101", 100)]
+        ("given", "expected"),
+        [("", 7), ("1", 1), ("007", 7), ("0" * 20 + "15", 15), ("100", 100), ("101", 100)],
     )
     def test_an_integer(self, given: str, expected: int) -> None:
         found = fields.query_integer({"n": given}, "n", default=7, minimum=1, maximum=100)

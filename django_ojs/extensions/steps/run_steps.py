@@ -191,6 +191,7 @@ class Steps:
                 return list(self._known(step))
             if gathering.is_over(step):
                 if is_new:
+                    assert self._history is not None
                     self._history.append(step)
                 return self._gathered(step)
             if is_due(self._job, step) and not is_new:
