@@ -80,9 +80,32 @@ _PEERS = {
 }
 
 
-def _faster(measure: str, **factors: float) -> list[Target]:
+# What limits the targets that are missed on two cores of 2026; docs/explanation/speed.md has the
+# measurements.
+_ENQUEUE = (
+    "server: of 338 µs the triggers that count take 35 and Python 16 to 23, the rest is SQL's"
+)
+_DRAIN = "interpreter: a job takes 34 µs of the worker; bare SQL does nothing for a job but its SQL"
+_TWO = "two cores: a job takes 34 µs of a worker and 24 of PostgreSQL, 34,500 jobs/s for two cores"
+_PICKUP = (
+    "commit: the claim takes 0.52 ms, as bare SQL's does; Celery's comes from Redis without one"
+)
+_PUSH = (
+    "interpreter: a view that only authenticates serves 1,392 requests/s where this serves 1,328"
+)
+_MANY = "interpreter and server: 99 more jobs take 0.9 ms of Python and 0.8 of PostgreSQL"
+_MEMORY = "interpreter: Django and psycopg take 44 MB; supervisor and process are two interpreters"
+_BURST = "interpreter: each of the 10,000 jobs takes 0.12 ms of Python and 0.06 of PostgreSQL"
+_GROUP = "server: what stores the end of a job stores the end of its step, too"
+_LIMITS = "server: the claim also reads what has room and stores what starts, 0.8 ms more"
+_EVENTS = "commit: the row of an event has 690 bytes of WAL, and that of its job 400"
+_FAILURE = "interpreter: a failure takes 232 µs, a quarter of them for the log with its traceback"
+_MACHINE = "machine: the figure is absolute; see the rows beside it"
+
+
+def _faster(measure: str, limit: str = "", **factors: float) -> list[Target]:
     return [
-        Target(measure=measure, against=_PEERS[name], at_least=factor)
+        Target(measure=measure, against=_PEERS[name], at_least=factor, limit=limit)
         for name, factor in factors.items()
     ]
 
@@ -90,65 +113,81 @@ def _faster(measure: str, **factors: float) -> list[Target]:
 def targets(results: Results) -> list[Target]:
     """Return all targets; those of the big tables depend on what sizes there are."""
     every = [
-        Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.88),
-        *_faster(enqueue.SINGLE, pgqueuer=0.93),
+        Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.88, limit=_ENQUEUE),
+        *_faster(enqueue.SINGLE, _ENQUEUE, pgqueuer=0.93),
         Target(
             measure=enqueue.UNIQUE,
             against_measure=enqueue.SINGLE,
             at_least=1 / 1.8,
             beside="of a plain one",
         ),
-        Target(measure=enqueue.TRANSACTION, against=CEILING, at_most=1.2),
+        Target(measure=enqueue.TRANSACTION, against=CEILING, at_most=1.2, limit=_ENQUEUE),
         *[
             Target(measure=enqueue.TRANSACTION, against=_PEERS[name], at_most=1.0)
             for name in ("procrastinate", "tasks", "ox", "q2")
         ],
-        Target(measure=enqueue.MANY, at_least=70_000),
+        Target(measure=enqueue.MANY, at_least=70_000, limit=_MACHINE),
         *_faster(enqueue.MANY, procrastinate=3.0, pgqueuer=1.0),
-        Target(measure=drain.ONE, against=CEILING, at_least=0.8),
-        *_faster(drain.ONE, pgqueuer=1.25, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
-        Target(measure=drain.ONE, about=drain.ASYNC, against=OURS, at_least=1.0),
-        *_faster(drain.TWO, pgqueuer=1.1),
-        Target(measure=drain.TWO, against_measure=drain.ONE, at_least=1.5, beside="of one process"),
-        Target(measure=drain.NAPS, against=drain.THREADS, at_least=0.95),
-        Target(measure=drain.MEMORY, at_most=60.0),
+        Target(measure=drain.ONE, against=CEILING, at_least=0.8, limit=_DRAIN),
+        *_faster(drain.ONE, _DRAIN, pgqueuer=1.25, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
+        Target(
+            measure=drain.ONE,
+            about=drain.ASYNC,
+            against=OURS,
+            at_least=1.0,
+            limit="interpreter: the event loop takes 40 µs a job",
+        ),
+        *_faster(drain.TWO, _TWO, pgqueuer=1.1),
+        Target(
+            measure=drain.TWO,
+            against_measure=drain.ONE,
+            at_least=1.5,
+            beside="of one process",
+            limit=_TWO,
+        ),
+        Target(measure=drain.NAPS, against=drain.THREADS, at_least=0.95, limit=_DRAIN),
+        Target(measure=drain.MEMORY, at_most=60.0, limit=_MEMORY),
         *[
-            Target(measure=measure, against=_PEERS["celery"], at_most=1.0)
+            Target(measure=measure, against=_PEERS["celery"], at_most=1.0, limit=_PICKUP)
             for measure in (idle.P50, idle.P95)
         ],
         # One poll interval, and the claim after it.
         Target(measure=idle.P99, about=idle.SILENT, at_most=510.0),
-        Target(measure=idle.IDLE, at_most=0.4),
-        Target(measure=http.PUSH, against=http.INSERT, at_least=0.85),
-        Target(measure=http.CYCLE, at_least=500),
-        Target(measure=http.FETCH_ONE, at_most=2.2),
+        Target(measure=idle.IDLE, at_most=0.4, limit=_MACHINE),
+        Target(measure=http.PUSH, against=http.INSERT, at_least=0.85, limit=_PUSH),
+        Target(measure=http.CYCLE, at_least=500, limit=_MACHINE),
+        Target(measure=http.FETCH_ONE, at_most=2.2, limit=_MACHINE),
         Target(
             measure=http.PUSH_MANY,
             against_measure=http.PUSH_ONE,
             at_most=1.3,
             beside="of one job",
+            limit=_MANY,
         ),
         Target(
             measure=http.FETCH_MANY,
             against_measure=http.FETCH_ONE,
             at_most=1.3,
             beside="of one job",
+            limit=_MANY,
         ),
     ]
     every += [
         Target(measure=cron.LAG, at_most=1_000),
-        Target(measure=cron.BURST, at_most=1_000),
+        Target(measure=cron.BURST, at_most=1_000, limit=_BURST),
         Target(
             measure=workflows.GROUP,
             against_measure=workflows.FREE,
             at_least=1 / 1.5,
             beside="of free jobs",
+            limit=_GROUP,
         ),
         Target(
             measure=limits.LIMITED,
             against_measure=limits.PLAIN,
             at_most=2.0,
             beside="of one without",
+            limit=_LIMITS,
         ),
         Target(
             measure=limits.FULL,
@@ -161,10 +200,11 @@ def targets(results: Results) -> list[Target]:
             against_measure=limits.PLAIN,
             at_most=3.0,
             beside="of one without",
+            limit=_LIMITS,
         ),
-        Target(measure=maintenance.PROMOTION, at_least=20_000),
+        Target(measure=maintenance.PROMOTION, at_least=20_000, limit=_MACHINE),
         Target(measure=maintenance.DELAY, at_most=1_000),
-        Target(measure=maintenance.LAPSE, at_least=5_000),
+        Target(measure=maintenance.LAPSE, at_least=5_000, limit=_MACHINE),
         Target(
             measure=maintenance.PRUNING,
             against_measure=drain.ONE,
@@ -173,7 +213,13 @@ def targets(results: Results) -> list[Target]:
         ),
     ]
     every += [
-        Target(measure=measure, about=events.RECORDED, against=events.LEFT_OUT, at_least=least)
+        Target(
+            measure=measure,
+            about=events.RECORDED,
+            against=events.LEFT_OUT,
+            at_least=least,
+            limit=_EVENTS,
+        )
         for measure, least in ((events.ENQUEUE, 0.75), (events.BATCH, 0.5), (events.DRAIN, 0.7))
     ]
     every += [
@@ -185,6 +231,7 @@ def targets(results: Results) -> list[Target]:
             about=failures.RETRIED,
             against=failures.COMPLETED,
             at_most=3.0,
+            limit=_FAILURE,
         ),
         Target(measure=poison.POISON, about=poison.POISONED, against=poison.PLAIN, at_least=0.5),
     ]
@@ -202,7 +249,7 @@ def targets(results: Results) -> list[Target]:
             for operation in (tables.PUSH, tables.FETCH, tables.PUSH_MANY, tables.FETCH_MANY)
         ]
         every += [
-            Target(measure=count, about=name, at_most=1.0)
+            Target(measure=count, about=name, at_most=1.0, limit=_MACHINE)
             for count in (tables.DEPTH, tables.COUNTS)
         ]
     return every
