@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandError
 from django.db import connections, transaction
+from django.db.models import F
 from django.test import override_settings
 
 import django_ojs as ojs
@@ -172,6 +173,7 @@ def test_a_unique_key_in_an_open_transaction_delays_the_jobs_of_its_queue_only()
 @pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
 def test_a_row_in_an_open_transaction_delays_the_jobs_behind_it_only() -> None:
     put("locked", 3)
+    OutboxEntry.objects.update(position=F("id"))
     second = OutboxEntry.objects.order_by("pk")[1]
     with open_transaction(
         lambda: OutboxEntry.objects.select_for_update().get(pk=second.pk)

@@ -169,7 +169,8 @@ def test_what_was_sent_or_rejected_is_pruned_in_its_time(server: Server, relay: 
     enqueue(3)
     run(relay)
     first = OutboxEntry.objects.order_by("id")[0]
-    stored.rejected(first.pk, first._state.db, code="invalid_request", message="no")
+    OutboxEntry.objects.filter(pk=first.pk).update(state="pending")
+    stored.rejected(first.pk, "default", code="invalid_request", message="no")
     assert operations.prune() == 0
     OutboxEntry.objects.update(
         sent_at=F("sent_at") - timedelta(minutes=1),

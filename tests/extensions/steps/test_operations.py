@@ -37,7 +37,7 @@ def test_a_wait_is_timed_out_by_hand(ojs: TestContext) -> None:
     end_wait(program.id, 0)
     assert program.run() == COMPLETED
     assert program.job.result == "given up"
-    with pytest.raises(Conflict, match="it scheduled, with a step that waits"):
+    with pytest.raises(Conflict, match="it must be scheduled, with a step that waits"):
         end_wait(program.id)
 
 

@@ -101,7 +101,7 @@ def test_a_step_knows_its_key_in_each_run(ojs: TestContext) -> None:
     program = Program(ojs, lambda ctx: steps.run("charge", charge))
     program.run(with_retries=True)
     assert keys == [f"{program.id}:charge"] * 2
-    with pytest.raises(steps.StepError, match="for the function of a step"):
+    with pytest.raises(steps.StepError, match="in the function of a step"):
         steps.idempotency_key()
 
 
