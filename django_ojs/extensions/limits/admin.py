@@ -104,7 +104,7 @@ class OverrideForm(_Form):
         label=gettext_lazy("Override until"),
         required=False,
         help_text=gettext_lazy(
-            "Such as 2030-01-31 09:30. Empty: the override stays until somebody ends it."
+            "Such as 2030-01-31 09:30. Empty: the override stays until an operator ends it."
         ),
     )
 
