@@ -59,8 +59,8 @@ MAX_UNSTORED = 1000
 #: Seconds between two checks whether their number has fallen.
 UNSTORED_CHECK_INTERVAL = 0.02
 
-#: Notifications come in the order of their times, but for less than this many seconds, unless the
-#: clock of the database was set back.
+#: A notification may be older than the one before it by less than this many seconds. If it is older
+#: by more, the clock of the database was set back.
 SET_BACK = 1.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from django.db.models.functions import Now
 from django.test import override_settings
 
+from django_ojs.conf import settings
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import BulkOperation
 from django_ojs.operations import fail, queues
@@ -139,7 +141,11 @@ def test_only_the_newest_are_grouped_and_the_page_says_so() -> None:
     found = dead_letter_groups.groups(newest=2)
     assert [each.error_type for each in found.groups] == ["Error0", "Error1"]
     assert (found.seen, found.more) == (2, True)
-    assert found.pruned_at is not None
+    assert found.oldest is not None
+    assert found.pruned_at == found.oldest + settings().keep_dead_letters
+    queues.configure("q", {"dead_letter_ttl": "P3D"})
+    found = dead_letter_groups.groups(newest=2)
+    assert found.pruned_at == found.oldest + timedelta(days=3)
 
 
 @pytest.mark.both

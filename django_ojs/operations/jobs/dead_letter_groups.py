@@ -10,9 +10,9 @@ from django.db.models import Count, Max, Min, QuerySet, Value
 from django.db.models.fields.json import KT
 from django.db.models.functions import Left
 
-from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.maintenance import job_retention
 from django_ojs.spec import failure
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage.dialects.expressions import Moment
@@ -81,7 +81,7 @@ class Groups:
 
     `seen` is how many letters were grouped, and `more` says whether there are older ones. `total`
     is the number of all dead letters, and `found` the number of groups. `oldest` is the time of the
-    oldest dead letter, and `pruned_at` is when KEEP_DEAD_LETTERS lets it be deleted.
+    oldest dead letter, and `pruned_at` is when it may be deleted, by the retention of its queue.
     """
 
     groups: list[Group]
@@ -116,7 +116,9 @@ def groups(
     ordered.sort(key=lambda each: each[1].last if latest_first else each[1].count, reverse=True)
     shown = ordered[:most]
     samples = _samples([each.last for _key, each in shown], by_message=by_message)
-    oldest = dead.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
+    whole = ("state", "dead_letter", "queue", "original_queue", "finished_at")
+    oldest = dead.order_by("finished_at", "pk").only(*whole).first()
+    ended = None if oldest is None else oldest.finished_at
     return Groups(
         groups=[
             Group(
@@ -136,8 +138,8 @@ def groups(
         more=start is not None,
         total=seen if start is None else counts.dead_letters(),
         found=len(found),
-        oldest=oldest,
-        pruned_at=None if oldest is None else oldest + settings().keep_dead_letters,
+        oldest=ended,
+        pruned_at=ended + job_retention.of(oldest) if ended and oldest else None,
     )
 
 
