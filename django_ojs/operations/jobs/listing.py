@@ -241,17 +241,20 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
 
 
 def about(which: JobFilter) -> int:
-    """Return about how many jobs the first scan of a filter reads from its beginning to its end.
+    """Return about how many jobs the scans of a filter read from their beginning to their end.
 
     The number comes from the counts, so no job is read. Some of these jobs may be too new for the
     filter, or may not be dead letters.
     """
-    rows = index_scans(which, in_steps=True)[0].rows
+    scans = index_scans(which, in_steps=True)
+    rows = scans[0].rows
     if "pk__in" in rows:
         return len(rows["pk__in"])
     states = {rows["state"]} if "state" in rows else set(rows.get("state__in", State))
     queues = [rows["queue"]] if "queue" in rows else None
-    by_state = counts.totals(queues, dead_letter=rows.get("dead_letter"))
+    # With both kinds of discarded jobs, the counts of both.
+    dead_letter = rows.get("dead_letter") if len(scans) == 1 else None
+    by_state = counts.totals(queues, dead_letter=dead_letter)
     return sum(number for state, number in by_state.items() if state in states)
 
 

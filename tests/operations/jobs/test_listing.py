@@ -9,15 +9,27 @@ from uuid import UUID
 import pytest
 
 from django_ojs.models import Job
-from django_ojs.operations import queues
+from django_ojs.operations import fail, queues
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.listing import count, index_scans, list_jobs
+from django_ojs.operations.jobs.listing import about, count, index_scans, list_jobs
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec import ids
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 from tests.cases import together
-from tests.factories import BOOM, HOUR, MINUTE, age, hourly, in_state, jobs, push, push_many, read
+from tests.factories import (
+    BOOM,
+    HOUR,
+    MINUTE,
+    active,
+    age,
+    hourly,
+    in_state,
+    jobs,
+    push,
+    push_many,
+    read,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -209,3 +221,11 @@ def test_a_queue_with_a_limit_of_its_own_is_read_in_the_order_of_its_claims() ->
     assert index_scans(which, in_steps=True) == without
     push(queue="limited", rate_limit={"key": "k", "concurrency": 1})
     assert index_scans(which, in_steps=True) != without
+
+
+def test_a_scan_of_discarded_jobs_reads_dead_letters_too() -> None:
+    in_state("discarded")
+    dead = active(retry={"max_attempts": 1, "on_exhaustion": "dead_letter"})
+    fail.fail(dead.id, BOOM)
+    discarded = JobFilter(states=(State.DISCARDED,))
+    assert (about(discarded), about(replace(discarded, dead_letter=True))) == (2, 1)
