@@ -113,7 +113,7 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
         )
     if values.visibility_timeout < SHORTEST_LEASE:
         problems.append(
-            "VISIBILITY_TIMEOUT is shorter than two seconds: jobs are reserved for two anyway."
+            "VISIBILITY_TIMEOUT is shorter than two seconds: a worker reserves jobs for two anyway."
         )
     return [Warning(f"OJS: {problem}", id="django_ojs.W010") for problem in problems]
 
@@ -170,6 +170,6 @@ def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> l
 
 def _holds_jobs(databases: Collection[str] | None) -> bool:
     """Whether the jobs are in one of these databases."""
-    # `databases` is None unless the command uses databases, as `migrate` does. Like Django's own
-    # checks, these then use no connection.
+    # `databases` is None unless the command names some, as `migrate` does. Without them, these use
+    # no connection, like Django's own checks.
     return databases is not None and database.alias() in databases

@@ -228,8 +228,8 @@ class Suspended:
     """What a hook of `around_run` returns as the result of a run that is to continue later."""
 
     #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
-    #: slot is free, and again after an error that passes: RowLocked, or a lost connection to the
-    #: database. Conflict and JobNotFound mean that the worker no longer holds the job.
+    #: slot is free, and again after an error that passes: RowLocked, or one of a database that is
+    #: away. Conflict and JobNotFound mean that the worker no longer holds the job.
     store: Callable[[], object]
 
 
@@ -360,7 +360,7 @@ class Hooks:
     published: Callable[[Sequence[NewEvent]], object] | None = None
     published_types: frozenset[EventType] = frozenset()
 
-    #: Called when something else than a change of state was counted, after the commit, with the
+    #: Called when something other than a change of state was counted, after the commit, with the
     #: number of jobs of each queue and type. An error is logged.
     counted: Callable[[Count, Numbers], object] | None = None
 
@@ -420,8 +420,8 @@ class Hooks:
     #: since 1970, and the number of rows, in the thread of the task. An error is logged.
     task_done: Callable[[str, int, int, int], object] | None = None
 
-    #: Called when a FETCH begins that is not of a worker of the project, such as one over HTTP,
-    #: because there may be no maintenance. It is called before the claim, in the caller's
+    #: Called when a FETCH begins that must do what is due by itself, because there may be no
+    #: maintenance: over HTTP, or with `--once`. It is called before the claim, in the caller's
     #: transaction or in none. There may be very many such FETCHes, so it has to limit its own
     #: queries. An error of the database, or an OJSError, is raised by FETCH; any other is logged.
     before_fetch: Callable[[], object] | None = None

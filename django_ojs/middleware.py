@@ -262,7 +262,7 @@ class _OnceAsync(_Once):
         return self._returned
 
     def close_not_started(self) -> bool:
-        """Close the coroutine that it returned, if nothing has awaited it, and return whether.
+        """Close the coroutine that it returned, if nothing has awaited it. Return whether it did.
 
         A coroutine that a middleware has closed is left out: the middleware did not want it.
         """

@@ -98,9 +98,10 @@ def beat(
     next beat, if it sends one. `session` is a database session that lasts as long as the worker, so
     that its end shows that the worker died; without it, only silence does.
 
-    With `renews`, a worker of the project sends the registration and the session of its last BEAT,
-    and they are stored only if the worker's row has lost them. With `is_behind`, the worker could
-    not extend all leases at its last BEAT, so leases that end are left to it until it can.
+    With `renews`, a worker of the project sends the registration and the session of its last BEAT:
+    while it has no jobs, they are stored only if its row has lost them. With `is_behind`, the
+    worker could not extend all leases at its last BEAT, so leases that end are left to it until it
+    can.
 
     A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
     PermissionDenied if the principal may not write this worker.
@@ -207,7 +208,7 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
 def attach_session(worker_id: str) -> Session | None:
     """Record this thread's database session as the worker's, and return it.
 
-    Return None when others may use the session too.
+    Return None when it may not be the worker's alone.
     """
     session = database.dialect().session(database.connection())
     if session is not None:

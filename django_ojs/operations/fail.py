@@ -63,7 +63,7 @@ def fail(
 
 
 class Ended(NamedTuple):
-    """A job after a failed run, as it was decided."""
+    """What a job is after a failed run."""
 
     state: State
     spent: int

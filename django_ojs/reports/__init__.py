@@ -1,1 +1,1 @@
-"""What the admin, the HTTP API and the command line show. Of it, only `incidents` writes."""
+"""What the admin, the HTTP API and the command line show. Only `incidents` writes."""

@@ -94,7 +94,7 @@ class Claimer:
         self.claimed = 0
         #: Whether the last claim showed that there is no job.
         self.found_none = False
-        # Whether the last claim returned as many jobs as it asked for, so that there may be more.
+        # Whether the last claim may have left jobs.
         self._may_be_more = False
         #: When the last claim began.
         self.began_at = 0.0
@@ -222,7 +222,7 @@ class Claimer:
         """Note that a notification of these queues has come, and when the database sent it.
 
         Without a time, other queues may have new jobs too. Return whether to claim, which is not
-        needed if a process beside this one has claimed after the notification.
+        needed if a later claim of a process beside this one has left no job.
         """
         if sent_at is None:
             self._queues.expire()

@@ -90,7 +90,7 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
 class Recheck:
     """Checks, now and then, connections of threads that handlers use, as by asyncio.to_thread.
 
-    These are the connections on which a statement failed. After a handler that failed they are
+    Only those on which a statement failed are checked. After a handler that failed they are
     checked at once; see `database.recheck`.
     """
 

@@ -226,7 +226,7 @@ class JobLog:
             then = "lost, because this process ends: what has no outcome runs again."
         logger.log(
             logging.ERROR if is_last else logging.WARNING,
-            "%s cannot be stored: a row is locked by %s. This is %s",
+            "%s cannot be stored: a row is locked by %s. It is %s",
             what,
             lock_holders.holder_of([run.job.id for run in runs]),
             then,

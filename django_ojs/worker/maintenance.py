@@ -141,7 +141,7 @@ def _run_once(step: DueStep) -> bool:
 class MaintenanceThread:
     """A thread that runs the steps while this worker holds the lease.
 
-    Without `leads` it never takes the lease, and only helps its holder.
+    Without `leads` it never takes the lease: it helps its holder, and writes its own figures.
     """
 
     def __init__(self, worker_id: str, job_log: JobLog, *, leads: bool = True) -> None:

@@ -58,7 +58,8 @@ FINAL_WRITE_TIMEOUT = 5.0
 ROUNDS_FOR_NEXT_JOBS = 40
 ROUND_FOR_NEXT_JOBS = 0.05
 
-#: A worker with handlers for more types does not report them: most heartbeats store them again.
+#: A worker with handlers for more types does not report them: while it is busy, each heartbeat
+#: stores them again.
 MAX_REPORTED_TYPES = 500
 
 #: A claimed job that found no slot for this many seconds becomes available again: the jobs before

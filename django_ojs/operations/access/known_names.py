@@ -115,7 +115,7 @@ def _is_valid(kind: NameKind, name: str) -> bool:
 
 
 def prune() -> int:
-    """Delete names older than KEEP_ROLLUPS: no figures have them. Return how many.
+    """Delete names that are older than figures are kept (KEEP_ROLLUPS). Return how many.
 
     A queue that is in use gets a row, so that its `created_at` stays the same.
     """

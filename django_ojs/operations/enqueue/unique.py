@@ -47,7 +47,7 @@ def store_one(envelope: Envelope, insert_unheld: InsertUnheld) -> EnqueuedJob | 
     """Store a job whose key is free, by one statement; find the job that holds its key by two.
 
     Return None if the caller must call `store`: to replace a job, or if this transaction does not
-    see all jobs. Raises DuplicateJob. A job that was stored before this call needs no lock.
+    see all jobs. Raises DuplicateJob. A duplicate of a job that is stored already keeps no lock.
     """
     done = insert_unheld()
     if done:

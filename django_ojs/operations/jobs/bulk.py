@@ -146,7 +146,7 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
         )
     if older_than is not None and not TERMINAL.issuperset(states):
         raise InvalidRequest(
-            "older_than is for terminal states only; the states have another one.",
+            "older_than is about jobs that have ended; the states name another.",
             details={"field": "older_than"},
         )
     return JobFilter(

@@ -65,8 +65,8 @@ def order(
     """Store a bulk operation on all jobs of a filter, and return it.
 
     It changes the jobs that match now, and none that are created later, or that end later if the
-    filter is about terminal states. `as_of`: an earlier time that counts as now,
-    such as when an operator saw the jobs. A retry applies `changes`, to dead letters only. Raises
+    filter is about terminal states. `as_of`: an earlier time that counts as now, such as
+    when an operator saw the jobs. A retry applies `changes`, to dead letters only. Raises
     InvalidRequest for a filter that matches all jobs, or names no state that the action allows.
     """
     if changes and action != BulkActionName.RETRY:

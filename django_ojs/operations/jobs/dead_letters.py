@@ -41,7 +41,7 @@ OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """The number of dead letters, and how many of the newest have each queue and type of error."""
+    """The number of dead letters, and how many of the newest have each queue or type of error."""
 
     total: int
     by_queue: dict[str, int]

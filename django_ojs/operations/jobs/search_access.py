@@ -12,7 +12,7 @@ from django_ojs.operations.jobs.search_query import Search
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _NO_PERMISSION = "You need the permission to see payloads to search in args, meta or error."
-_REDACTED = "This site hides the values of a member that you search in args, meta or error."
+_REDACTED = "This site hides what you search in args, meta or error, so it cannot be searched."
 
 
 def permitted(

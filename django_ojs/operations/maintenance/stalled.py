@@ -35,7 +35,7 @@ def tell_stalled() -> int:
 def by_queue(within: Collection[str] | None = None) -> Counter[str]:
     """Return how many runs of each queue have stalled, without queues that have none.
 
-    It reads the running jobs, which are at most as many as the workers have slots.
+    It reads the active jobs, of which there are few.
     """
     silent = _silent() if within is None else _silent().filter(queue__in=sorted(within))
     runs = silent.values_list("queue", "run", "progress__run")

@@ -123,7 +123,10 @@ def queues_of(worker: Worker) -> list[str]:
 
 
 def takes(worker: Worker, queue: str) -> bool:
-    """Whether a worker gets jobs of a queue; of an exclusive one, only workers of its pool do."""
+    """Whether a worker gets jobs of a queue: one that it named, or any if it named `*`.
+
+    Of an exclusive queue, only workers of its pool that named it do.
+    """
     pool = settings().pool_of_queue.get(queue)
     queues = queues_of(worker)
     if pool is not None:

@@ -324,7 +324,7 @@ class PostgreSQL(Inserts):
                 if kept is not None:
                     return kept
             parts |= _EXACTLY_LIMIT
-        # A claim from a floor keeps no plan: `_TYPES` has no type for its times, and floors are
+        # A claim from a floor keeps no plan: kept_plans has no type for its times, and floors are
         # rare.
         elif name == "claim_chosen" and _repeats(connection):
             kept = _kept(connection, statement.format(**parts), values)
