@@ -22,7 +22,7 @@ from django_ojs.spec.scopes import Scope
 #: The most objects that one request may change; for more, there are bulk operations.
 MAX_OBJECTS: Final = 500
 
-#: The most different reasons that a message names; it only counts the others.
+#: A message names at most this many different reasons, and only counts the others.
 _MAX_REASONS: Final = 3
 
 

@@ -74,7 +74,7 @@ class Access:
             )
 
     def check_any_queue(self, queues: Collection[str]) -> None:
-        """Raise PermissionDenied unless the caller may read a job: it needs one of its queues."""
+        """Raise PermissionDenied unless the caller may use one of these, the queues of a job."""
         if self.queues is not None and self.queues.isdisjoint(queues):
             self.check_queue(min(queues))
 
@@ -84,7 +84,7 @@ class Access:
         return is_within and self.allows(Scope.READ)
 
     def check_dead_letter_queue(self, config: object) -> None:
-        """Raise PermissionDenied if a configuration names another caller's dead letter queue."""
+        """Raise PermissionDenied if a configuration names a dead letter queue of other callers."""
         target = config.get("dead_letter_queue") if isinstance(config, dict) else None
         if isinstance(target, str) and self.queues is not None and target not in self.queues:
             raise PermissionDenied(

@@ -110,7 +110,7 @@ def _kept(request: Any, throttle: CallerThrottle) -> CallerThrottle:
 
 
 def add_headers(request: Any, response: HttpResponseBase) -> None:
-    """Add how many requests the caller has left, without counting this one."""
+    """Add how many requests the caller has left. This does not count the request."""
     if settings().http_rate_limit is None:
         return
     throttle = getattr(request, "ojs_throttle", None)

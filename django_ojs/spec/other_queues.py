@@ -1,4 +1,4 @@
-"""The names of other task queues, each with what it is called here.
+"""The terms of other task queues, each with what it is called here.
 
 The page *Coming from another queue* is made of these rows, and the error about an unknown option or
 attribute answers with the row that names it.

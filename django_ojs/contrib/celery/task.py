@@ -109,8 +109,8 @@ class Task:
         """Enqueue a job, in the transaction that is open on the jobs' database.
 
         Options are `countdown`, `eta`, `expires`, `queue`, `priority`, `time_limit`, `task_id` (a
-        UUIDv7) and `link`. Raises NoEquivalent for other options, and the errors of
-        `ojs.enqueue`.
+        UUIDv7) and `link`. Raises NoEquivalent for an option that has no equivalent, and the errors
+        of `ojs.enqueue`.
         """
         return self.s(*(args or ()), **(kwargs or {})).apply_async(**options)
 

@@ -13,8 +13,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.contrib.mariadb import wrappers
 from django_ojs.spec.errors import PayloadTooLarge, size_details
 
-#: For a statement of this many characters, the server is asked for its limit: no default is lower,
-#: and such a statement takes longer than the question.
+#: From this many characters on, the server is asked for its limit: no default is lower, and such a
+#: statement takes longer than the question.
 _LARGE: Final = 2**16
 #: The most bytes of a parameter that is no text, and of the quotes around a text.
 _OTHER: Final = 40

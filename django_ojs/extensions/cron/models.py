@@ -58,8 +58,8 @@ class CronJob(StoredModel):
     run_count = models.PositiveBigIntegerField(default=0, editable=False)
     #: Occurrences that passed while no scheduler ran.
     missed_count = models.PositiveBigIntegerField(default=0, editable=False)
-    #: The occurrences since the last run, which enqueued no job: how many, and since when. And why
-    #: the latest one did not (`cron_events.SkipReason`), with the job that is the reason.
+    #: Occurrences without a job since the last run: how many, and since when. And why the latest
+    #: one had none (`cron_events.SkipReason`), with the job that is the reason.
     skipped_count = models.PositiveBigIntegerField(default=0, editable=False)
     skipped_since = models.DateTimeField(null=True, editable=False)
     skipped_why = models.CharField(max_length=16, blank=True, editable=False)

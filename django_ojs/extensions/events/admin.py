@@ -72,7 +72,7 @@ class EventAdmin(OperatorModelAdmin):
             _hide_keys(request, rows)
             shown = [event for event in rows if not event.is_hidden]  # type: ignore[attr-defined]  # ours
             if subject and len(shown) < len(rows):
-                # The pages would tell a user whether a hidden key exists.
+                # Otherwise the filter would tell the user that a hidden key exists.
                 rows, paging = shown, {}
         return self.render(
             request,

@@ -141,7 +141,7 @@ def holds(keys: Collection[UUID]) -> dict[UUID, int]:
 
 
 def catch_up() -> None:
-    """Leave the stored jobs with a limit by key to claims with this rule."""
+    """Let only claims with this rule take the stored jobs that have a limit by key."""
     # A discarded job may be retried, and then has the limit, too.
     ended = TERMINAL - {State.DISCARDED}
     limited = Job.primary.exclude(state__in=ended).filter(options__has_key="rate_limit")
@@ -167,7 +167,7 @@ def _is_valid(policy: Any) -> bool:
 
 
 def full_among(queues: Collection[str]) -> Collection[str]:
-    """Return those of these queues in which still all available jobs are held."""
+    """Return those of these queues in which all available jobs are still held."""
     full = statements().full_queues(queues)
     for queue in full:
         next_starts.note_soon(queue)

@@ -226,7 +226,7 @@ class KeyLimits(ClaimRule):
         return claims_by_key.begin(request)
 
     def full_among(self, queues: Collection[str]) -> Collection[str]:
-        """Return those of these queues in which still all available jobs are held."""
+        """Return those of these queues in which all available jobs are still held."""
         from django_ojs.extensions.limits import claims_by_key
 
         return claims_by_key.full_among(queues)

@@ -31,8 +31,7 @@ class Breaker:
     """Counts consecutive failures, and derives how long to wait.
 
     While it is closed the waits grow exponentially; when open it lets a probe through after the
-    cooldown. A wait is at least the server's `Retry-After`, but at most
-    an hour.
+    cooldown. A wait is at least the server's `Retry-After`, but at most an hour.
     """
 
     def __init__(

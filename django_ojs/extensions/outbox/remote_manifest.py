@@ -22,7 +22,7 @@ class RemoteManifest:
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Parse a manifest with the names of the specification or of its site. Never raises."""
+        """Parse a manifest with the names of the specification or of its website. Never raises."""
         top = _object(document)
         extension = _object(_object(top.get("extensions")).get("payload_limits"))
         site = _object(top.get("limits"))

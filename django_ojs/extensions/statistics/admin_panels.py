@@ -32,7 +32,7 @@ _MAX_TYPES: Final = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChartPeriod:
-    """How long a time before now the charts show, and the width of their columns.
+    """The time until now that the charts show, and the width of their columns.
 
     `heading` is above them; `completed` names the jobs that the percentiles are about.
     """

@@ -108,8 +108,8 @@ def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator
     stalled_jobs = GaugeMetricFamily(
         "ojs_progress_stalled_jobs", "Running jobs that have stopped reporting.", labels=["queue"]
     )
-    # More jobs wait in queues that a producer has made up than in queues that workers serve, so the
-    # latter are listed first.
+    # Most jobs may wait in queues that a producer has made up, so queues that workers serve are
+    # listed first.
     served = {queue for (queue, _), total in totals.items() if total.runs and queue != OTHERS}
     known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True, known=served)
     by_queue = counts.by_queue(known.names)

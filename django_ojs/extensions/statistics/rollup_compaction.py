@@ -109,7 +109,7 @@ def prune(keep: timedelta, limit: int = 5000) -> int:
 
 
 def _sum_up(parts: QuerySet[Rollup], at: datetime | None = None) -> int:
-    """Replace the rows of each minute (or of `at`, if given), queue and type by their sum.
+    """Replace the rows of each queue and type by their sum, for each minute or at the minute `at`.
 
     Return how many fewer rows there are. Rows that another worker has locked are left: it may have
     lost the lease while it does the same, and a worker that waited for it would lose it too.

@@ -424,7 +424,7 @@ class Steps:
     def _fail(
         self, step: Step, error: Exception, retry: RetryPolicy | None, *, is_new: bool
     ) -> None:
-        """Decide what follows an error of a step's function. Raises Suspension or StepFailed."""
+        """Decide what follows a function's error: raise Suspension or StepFailed, or return."""
         if not is_new and self._job.attempt == 1:
             # After a retry by hand, it has all its attempts again.
             step.attempts = 0

@@ -40,8 +40,8 @@ def _insert_sql(vendor: str, columns: tuple[str, ...], worker: str, passes_by: b
     ops: Any = link.ops
     lock = ""
     if link.features.has_select_for_update:
-        # The lock keeps the job from being taken back until the commit, so that no step is stored
-        # for a run that another one has followed.
+        # Until the commit, nothing takes the job back: no step is stored for a run that another one
+        # has followed. The commit comes soon, and heartbeats pass by the locked row.
         lock = ops.for_update_sql(
             skip_locked=passes_by, no_key=link.features.has_select_for_no_key_update
         )

@@ -15,7 +15,7 @@ _OPTIONS: Final = tuple(
     if field.option and field.name not in _TOP_LEVEL
 )
 
-# `template` replaces the moments that `wire` computes, so it may pass any present.
+# `template` replaces the moments that `wire` computes, so it may pass any `now`.
 _ANY_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

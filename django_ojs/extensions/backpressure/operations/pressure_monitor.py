@@ -29,8 +29,8 @@ logger = logging.getLogger("django_ojs")
 
 #: Seconds from a change of a queue to the check, if no worker runs.
 _DELAY: Final = 1.0
-#: Seconds until a process may check again, after a worker did, there were no bounds, or an error
-#: occurred.
+#: Seconds for which a process makes no checks, because a worker makes them, no queue has a bound or
+#: an error occurred.
 _STAND_DOWN: Final = 10.0
 
 

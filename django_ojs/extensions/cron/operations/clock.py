@@ -21,7 +21,7 @@ def put_right() -> int:
     """Move cron jobs that are due later than their schedules say. Return how many.
 
     One occurrence that comes again after the clock was set back is left out, because its job was
-    enqueued before. If two or more would be left out, the schedule is evaluated from now on.
+    enqueued before. If two or more would be left out, the schedule starts again at this time.
     """
     moved = 0
     rows = CronJob.primary.filter(enabled=True, due_at__gt=Now()).annotate(now=Now())

@@ -242,7 +242,7 @@ def _position(after: str, within: Collection[str] | None) -> int:
     found = _position_of(_event_id(after), within)
     if found is None:
         raise InvalidRequest(
-            "after names an event that is not kept, or no longer.", details={"field": "after"}
+            "after names an event that was not or is no longer kept.", details={"field": "after"}
         )
     return found
 

@@ -113,7 +113,7 @@ def succeeded(webhook: Webhook) -> None:
 
 
 def died(webhook: Webhook) -> None:
-    """Count a delivery that ended without success. Some in a row disable the webhook."""
+    """Count a delivery without success. DISABLED_AFTER in a row disable the webhook."""
     rows = Webhook.primary.filter(pk=webhook.pk)
     rows.update(failures=F("failures") + 1)
     disabled = rows.filter(active=True, failures__gte=webhooks.DISABLED_AFTER).update(

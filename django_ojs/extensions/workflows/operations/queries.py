@@ -22,7 +22,7 @@ from django_ojs.storage.dialects.expressions import OneOf
 
 _LATEST_FIRST: Final[Order] = {"-pk": UUID}
 
-#: Characters of the results of all steps that are read at once: a workflow may have gigabytes.
+#: Bytes of the results of all steps that are read at once: a workflow may have gigabytes.
 MAX_RESULTS: Final = 1024 * 1024
 
 
@@ -178,7 +178,7 @@ def _results(steps: Iterable[WorkflowStep]) -> dict[UUID, JSON]:
     room = MAX_RESULTS
     keys = []
     for step in steps:
-        # A larger result was not copied.
+        # A larger result may be missing from the step.
         if step.result_size is not None and step.result_size <= min(MAX_COPIED, room):
             room -= step.result_size
             keys.append(step.pk)
