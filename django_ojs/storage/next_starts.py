@@ -57,6 +57,11 @@ class NextStarts:
         self._delays.pop(queue, None)
         self._by_queue.pop(queue, None)
 
+    @property
+    def are_known(self) -> bool:
+        """Whether there are times that `seconds` has not returned yet."""
+        return bool(self._by_queue)
+
     def seconds(self) -> float | None:
         """Return the seconds until the earliest time. A passed time is returned once, as 0."""
         if not self._by_queue:

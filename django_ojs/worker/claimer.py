@@ -162,7 +162,7 @@ class Claimer:
                 # A process that knows when a limited queue starts its next job may have no room
                 # then, a job may have been too large for the room that was left here, and a claim
                 # from a floor does not see all jobs.
-                or next_starts.seconds() is not None
+                or next_starts.are_known
                 or (jobs and left < settings().max_envelope_bytes)
                 or claim_floors.floors.in_use
             )

@@ -149,7 +149,7 @@ def test_the_charts_of_a_queue_have_rejections_drops_and_changes_of_a_period(
 @pytest.mark.parametrize(
     ("page", "next_step"),
     [
-        ("ojs_limits/limitkey", "Search for the beginning of one."),
+        ("ojs_limits/limitkey", "Search for the beginning of a key."),
         ("ojs_outbox/outboxentry", "names the servers to which jobs are sent."),
         ("ojs_webhooks/webhook", "Add one, and events are sent to its URL."),
         ("django_ojs/apikey", "Add one for each program that uses the HTTP API."),

@@ -460,7 +460,7 @@ def test_other_pages_and_actions_are_behind_more_by_mouse_and_by_keyboard(page: 
     assert actions.evaluate("each => each === document.activeElement")
     page.keyboard.press("Enter")
     follow(page, again)
-    shows(page.locator("#content"), "the handler did the first time")
+    shows(page.locator("#content"), "what it did the first time")
     pages.click()
     follow(page, events.last)
     shows(pages, "Events")
