@@ -14,6 +14,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import about, count, index_scans, list_jobs
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec import ids
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 from tests.cases import together
@@ -225,7 +226,7 @@ def test_a_queue_with_a_limit_of_its_own_is_read_in_the_order_of_its_claims() ->
 
 def test_a_scan_of_discarded_jobs_reads_dead_letters_too() -> None:
     in_state("discarded")
-    dead = active(retry={"max_attempts": 1, "on_exhaustion": "dead_letter"})
+    dead = active(retry=RetryPolicy(max_attempts=1, on_exhaustion="dead_letter"))
     fail.fail(dead.id, BOOM)
     discarded = JobFilter(states=(State.DISCARDED,))
     assert (about(discarded), about(replace(discarded, dead_letter=True))) == (2, 1)
