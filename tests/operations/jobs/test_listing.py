@@ -225,8 +225,8 @@ def test_a_queue_with_a_limit_of_its_own_is_read_in_the_order_of_its_claims() ->
 
 
 def test_a_scan_of_discarded_jobs_reads_dead_letters_too() -> None:
-    in_state("discarded")
-    dead = active(retry=RetryPolicy(max_attempts=1, on_exhaustion="dead_letter"))
-    fail.fail(dead.id, BOOM)
+    for kind in ("dead_letter", "discard"):
+        job = active(retry=RetryPolicy(max_attempts=1, on_exhaustion=kind))
+        fail.fail(job.id, BOOM)
     discarded = JobFilter(states=(State.DISCARDED,))
     assert (about(discarded), about(replace(discarded, dead_letter=True))) == (2, 1)
