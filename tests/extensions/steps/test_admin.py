@@ -128,7 +128,7 @@ def test_an_operator_sends_the_signal(ojs: TestContext) -> None:
     client = root()
     assert "Send the signal…" in text(client, page_of(program))
     address = action(program, 1, "signal")
-    assert "Each job that waits for packed of order-7 gets it" in text(client, address)
+    assert "all others that wait for packed of order-7 get the signal" in text(client, address)
     bad = client.post(address, {"confirmed": "1", "payload": "{no json"})
     assert "ojs-error" in bad.content.decode()
     assert program.job.state == "scheduled"
@@ -144,7 +144,7 @@ def test_an_operator_ends_a_wait_after_a_question(ojs: TestContext) -> None:
     program = waiting(ojs)
     client = root()
     address = action(program, 1, "end-wait")
-    assert "times out" in text(client, address)
+    assert "ends with a timeout" in text(client, address)
     client.post(address)
     assert program.job.state == "scheduled"
     client.post(address, {"confirmed": "1"})
