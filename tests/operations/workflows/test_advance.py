@@ -34,6 +34,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.storage import database
 from django_ojs.worker.executor import run_handler
+from tests.databases import KIND
 from tests.factories import age, jobs, push
 from tests.held_key import held_key
 from tests.model_factories import EndedWorkflowJobFactory
@@ -100,7 +101,8 @@ class TestParentResults:
         key = step_of(workflow, "c").pk
         assert passed == {
             "result_ref": f"/ojs/v1/jobs/{key}",
-            "result_size_bytes": limit + 1,
+            # MariaDB keeps the escape that a client has written for the letter.
+            "result_size_bytes": limit + (5 if KIND == "mysql" else 1),
             "result_content_type": "application/json",
         }
 
