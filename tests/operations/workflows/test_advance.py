@@ -102,7 +102,7 @@ class TestParentResults:
         assert passed == {
             "result_ref": f"/ojs/v1/jobs/{key}",
             # MariaDB keeps the escape that a client has written for the letter.
-            "result_size_bytes": limit + (5 if KIND == "mysql" else 1),
+            "result_size_bytes": limit + (5 if KIND == "mariadb" else 1),
             "result_content_type": "application/json",
         }
 
