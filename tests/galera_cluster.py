@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -139,13 +140,20 @@ class Node:
 
     def position(self, command: list[str]) -> str:
         """Return the last change that a server has which is down, as its operator asks for it."""
-        done = subprocess.run(
-            [*command, "--wsrep-recover", "--skip-networking"],
+        command = [*command, "--wsrep-recover", "--skip-networking"]
+        ask = partial(
+            subprocess.run,
+            command,
             capture_output=True,
             text=True,
             check=False,
             timeout=_JOIN_SECONDS,
         )
+        try:
+            done = ask()
+        except subprocess.TimeoutExpired:
+            # MariaDB's recovery after a kill has hung once; an operator would ask again.
+            done = ask()
         found = re.findall(r"Recovered position:? (\S+)", done.stderr)
         return found[-1] if found else _NO_POSITION
 
