@@ -1,7 +1,7 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
@@ -25,6 +25,7 @@ from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
+    claim_floors,
     database,
     holds,
     queue_configs,
@@ -35,6 +36,7 @@ from django_ojs.storage import (
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
+from django_ojs.storage.next_starts import next_starts
 
 logger = logging.getLogger("django_ojs")
 
@@ -43,6 +45,12 @@ TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
+
+#: After this many queues without a job, one statement asks which of the others have one, if there
+#: are at least as many of them. It costs less than two claims.
+EMPTY_QUEUES: Final = 3
+#: It names at most this many queues; more of them are asked for by further statements.
+_NAMED_AT_ONCE: Final = 100
 
 #: The type of the error of a job for which an extension failed when it was claimed.
 EXTENSION_FAILED: Final = "extension_failed"
@@ -102,8 +110,15 @@ def fetch(
     jobs: list[Claimed] = []
     left = most
     full = dict[int, set[str]]()
+    empty = 0
+    nonempty: Collection[str] | None = None
     with closing(turns.asks(searched, count)) as asks:
-        for ask in asks:
+        for number, ask in enumerate(asks):
+            if empty == EMPTY_QUEUES and len(searched) - number >= EMPTY_QUEUES:
+                nonempty, empty = _nonempty(searched), -len(searched)
+            if nonempty is not None and ask.queue not in nonempty:
+                next_starts.unread.discard(ask.queue)
+                continue
             request = ClaimRequest(
                 queue=ask.queue,
                 limit=ask.wanted,
@@ -122,6 +137,8 @@ def fetch(
                     raise
                 break
             ask.found = len(claimed)
+            if not claimed:
+                empty += 1
             jobs += claimed
             left -= sum(job.size for job in claimed)
             if may_be_cut(left, most):
@@ -245,11 +262,38 @@ def may_find(queues: Sequence[str]) -> bool:
     # the claim index.
     least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
     each = [f"({least}) < {FIRST_HELD}"] * len(queues)
-    opened = [
+    return raw_queries.holds(" OR ".join([*each, *filter(None, _may_open())]), queues)
+
+
+def _nonempty(queues: Sequence[str]) -> Collection[str] | None:
+    """Return the queues with a job that is available and not held.
+
+    None if other queues may have jobs for a claim, too: if held jobs may be opened, or while claims
+    start from a floor (see `storage.claim_floors`), without which this query takes long.
+    """
+    if claim_floors.floors.in_use:
+        return None
+    opened = list(filter(None, _may_open()))
+    if opened and raw_queries.holds(" OR ".join(opened)):
+        return None
+    least = f"SELECT min(hold) FROM ojs_job WHERE queue = q.name AND state = '{_AVAILABLE}'"
+    found: set[str] = set()
+    for first in range(0, len(queues), _NAMED_AT_ONCE):
+        part = list(queues[first : first + _NAMED_AT_ONCE])
+        names = " UNION ALL ".join(["SELECT %s AS name", *["SELECT %s"] * (len(part) - 1)])
+        statement = f"SELECT name FROM ({names}) AS q WHERE ({least}) < {FIRST_HELD}"
+        with database.connection().cursor() as cursor:
+            cursor.execute(statement, part)
+            found.update(name for (name,) in cursor.fetchall())
+    return found
+
+
+def _may_open() -> list[str | None]:
+    """Return the conditions of extensions that held jobs may be opened."""
+    return [
         hooks.contained(name, "failed to say whether jobs may be opened", rule.may_open, None)
         for name, rule in hooks.registry.named_rules()
     ]
-    return raw_queries.holds(" OR ".join([*each, *filter(None, opened)]), queues)
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:

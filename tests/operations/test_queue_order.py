@@ -12,7 +12,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.operations import fetch, queues
+from django_ojs.models import Job
+from django_ojs.operations import ack, fetch, queues
 from django_ojs.spec.scheduling import (
     ROUND_ROBIN,
     STRICT,
@@ -21,8 +22,10 @@ from django_ojs.spec.scheduling import (
     StarvationPrevention,
 )
 from django_ojs.storage import queue_turns
+from django_ojs.storage.claim_floors import floors
+from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.queue_turns import Turns
-from tests.factories import WORKER, push_many
+from tests.factories import WORKER, push, push_many
 
 pytestmark = pytest.mark.django_db
 
@@ -164,6 +167,66 @@ def test_asks_know_whether_each_queue_had_fewer_jobs_than_were_wanted(strategy: 
     with closing(turns.asks("ab", 4)) as asks:
         next(asks)
     assert not turns.left_none, "the caller has stopped before the last queue"
+
+
+class TestManyQueues:
+    """One statement says which queues have jobs, where a claim found several without any."""
+
+    QUEUES = [f"q{number:02}" for number in range(30)]
+
+    def statements(self, count: int = 4) -> tuple[list[str], int]:
+        with CaptureQueriesContext(connection) as context:
+            found = fetch.fetch(self.QUEUES, count=count, worker_id=WORKER)
+        return [job.queue for job in found], len(context)
+
+    @pytest.mark.both
+    def test_the_queues_without_a_job_are_not_asked(self) -> None:
+        _, most = self.statements()
+        assert most < 16
+        push_many(2, queue="q17")
+        push_many(1, queue="q29")
+        found, number = self.statements()
+        assert found == ["q17", "q17", "q29"]
+        assert number <= most + 6
+
+    @pytest.mark.both
+    def test_names_are_split_over_statements(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(fetch, "_NAMED_AT_ONCE", 7)
+        for queue in ("q05", "q13", "q14", "q29"):
+            push_many(1, queue=queue)
+        assert self.statements()[0] == ["q05", "q13", "q14", "q29"]
+
+    def test_the_first_queues_need_no_question(self) -> None:
+        push_many(9, queue="q02")
+        asked: list[int] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fetch, "_nonempty", lambda queues: asked.append(1))
+            assert self.statements()[0] == ["q02"] * 4
+        assert asked == []
+
+    def test_all_queues_are_asked_while_claims_start_from_a_floor(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(type(floors), "in_use", True)
+        push_many(1, queue="q29")
+        found, number = self.statements()
+        assert found == ["q29"]
+        assert number >= len(self.QUEUES)
+
+    @pytest.mark.both
+    def test_a_held_job_that_may_be_opened_is_found(self) -> None:
+        push(queue="q29", rate_limit={"key": "k", "concurrency": 1})
+        push(queue="q29", rate_limit={"key": "k", "concurrency": 1})
+        first, _ = self.statements()
+        assert first == ["q29"]
+        (job,) = Job.objects.filter(state="active")
+        ack.ack(job.pk)
+        assert self.statements()[0] == ["q29"]
+
+    def test_a_queue_that_was_not_read_to_its_end_and_is_empty_now_is_forgotten(self) -> None:
+        next_starts.unread.add("q20")
+        self.statements()
+        assert not next_starts.unread
 
 
 def test_a_least_part_holds_beside_weights() -> None:
