@@ -68,6 +68,15 @@ def test_a_batch_counts_all_its_names_and_stores_none_if_one_is_too_many() -> No
     api.post("jobs/batch", {"jobs": batch[:3]}).ok(201)
 
 
+def test_a_queue_that_exists_is_accepted_from_a_caller_over_the_limit(settings: Any) -> None:
+    known_names.make_known("a", queues=["one", "two", "three"])
+    settings.OJS = {"HTTP_MAX_NAMES": 1}
+    push(queue="in-use")
+    known_names.make_known("a", queues=["in-use"])
+    with pytest.raises(PermissionDenied):
+        known_names.make_known("a", queues=["four"])
+
+
 def test_queues_that_exist_count_for_no_key() -> None:
     for number in range(3):
         push(queue=f"jobs-{number}")

@@ -10,6 +10,7 @@ import pytest
 from django.db import InterfaceError
 from django.db.models.functions import Now
 
+from django_ojs.http.views import workers
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, worker_activity
@@ -54,21 +55,22 @@ class TestFetch:
 
     @pytest.mark.parametrize(
         "broken",
-        [(worker_activity, "after_fetch"), (Attempt, "errors_of")],
-        ids=["worker", "errors"],
+        [(worker_activity, "after_fetch"), (Attempt, "errors_of"), (workers, "_render_claimed")],
+        ids=["worker", "errors", "rendering"],
     )
+    @pytest.mark.parametrize("error", [InterfaceError, RuntimeError])
     def test_a_job_whose_response_cannot_be_made_is_given_back(
-        self, broken: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+        self, broken: tuple[Any, str], error: type[Exception], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fails(*args: Any, **values: Any) -> Any:
-            raise InterfaceError("the connection broke")
+            raise error("the connection broke")
 
         key = api.push()["id"]
         with monkeypatch.context() as patch:
             patch.setattr(*broken, fails)
             body = {"queues": ["default"], "worker_id": "worker-a"}
             answer = Api(raising=False).post("workers/fetch", body)
-        assert answer.status == 503
+        assert answer.status == (503 if error is InterfaceError else 500)
         stored = jobs().get(pk=key)
         assert (stored.state, stored.spent) == ("available", 0)
 

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from django_ojs import hooks
 from django_ojs.extensions.statistics import rollup_queries, rollups
@@ -20,6 +21,7 @@ from django_ojs.operations import ack, fail, queues
 from django_ojs.spec.states import State
 from django_ojs.storage.figures.oldest_available import oldest
 from tests.factories import BOOM, active, age, in_state, push, read
+from tests.model_factories import RollupFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +38,16 @@ def counted(django_capture_on_commit_callbacks: Any) -> Callable[[Callable[[], A
     rollups.flush()
     Rollup.objects.all().delete()
     return act
+
+
+@pytest.mark.parametrize("zone", ["Etc/GMT-14", "UTC", "Etc/GMT+12"])
+def test_the_sums_of_a_day_begin_at_midnight_utc_in_every_time_zone(zone: str) -> None:
+    now = timezone.now()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    RollupFactory(queue="a", minute=midnight, completed=2, failed=1)
+    RollupFactory(queue="a", minute=midnight - timedelta(minutes=1), completed=4, failed=4)
+    with timezone.override(zone):
+        assert rollup_queries.today("a") == (2, 1)
 
 
 def test_an_idle_queue_has_figures_too() -> None:

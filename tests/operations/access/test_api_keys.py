@@ -309,6 +309,17 @@ def test_the_last_use_of_a_key_that_has_ended_is_known() -> None:
     assert ApiKey.objects.get(pk=key.pk).rejected_at == after.rejected_at
 
 
+def test_keys_that_need_nothing_hide_none_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_expiry, "MOST", 1)
+    now = datetime.now(UTC)
+    for made, ends in ((1, 2), (25, 5)):
+        key, _ = make(expires=30 * DAY)
+        ends_at = now + ends * DAY
+        turn_back(key, created_at=now - made * DAY, expires_at=ends_at, last_used_at=now)
+    (problem,) = key_expiry.problems()
+    assert problem.id == key.pk
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_key_in_use_that_is_about_to_expire_needs_an_operator() -> None:
     ending, text = make(expires=30 * DAY)
