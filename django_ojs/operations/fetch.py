@@ -1,7 +1,7 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
@@ -57,6 +57,12 @@ EXTENSION_FAILED: Final = "extension_failed"
 
 _AVAILABLE: Final = State.AVAILABLE.value
 
+#: The condition that a queue has an available job that is not held. It asks for the minimum and not
+#: for EXISTS, so that the database must read the end of the claim index.
+_HAS_JOB: Final = (
+    f"(SELECT min(hold) FROM ojs_job WHERE queue = {{}} AND state = '{_AVAILABLE}') < {FIRST_HELD}"
+)
+
 #: The order for a worker that names no other.
 FIRST_QUEUE_FIRST = queue_turns.Turns(STRICT_ORDER)
 
@@ -110,13 +116,13 @@ def fetch(
     jobs: list[Claimed] = []
     left = most
     full = dict[int, set[str]]()
-    empty = 0
-    nonempty: Collection[str] | None = None
+    empty, without_jobs = 0, frozenset[str]()
     with closing(turns.asks(searched, count)) as asks:
         for number, ask in enumerate(asks):
             if empty == EMPTY_QUEUES and len(searched) - number >= EMPTY_QUEUES:
-                nonempty, empty = _nonempty(searched), -len(searched)
-            if nonempty is not None and ask.queue not in nonempty:
+                without_jobs = _without_jobs(searched)
+                empty += 1  # It is asked once.
+            if ask.queue in without_jobs:
                 next_starts.unread.discard(ask.queue)
                 continue
             request = ClaimRequest(
@@ -258,34 +264,29 @@ def may_find(queues: Sequence[str]) -> bool:
     while a transaction keeps an old snapshot open, because it has no floor (see
     `storage.claim_floors`).
     """
-    # The query asks for the minimum and not for EXISTS, so that the database must read the end of
-    # the claim index.
-    least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
-    each = [f"({least}) < {FIRST_HELD}"] * len(queues)
+    each = [_HAS_JOB.format("%s")] * len(queues)
     return raw_queries.holds(" OR ".join([*each, *filter(None, _may_open())]), queues)
 
 
-def _nonempty(queues: Sequence[str]) -> Collection[str] | None:
-    """Return the queues with a job that is available and not held.
+def _without_jobs(queues: Sequence[str]) -> frozenset[str]:
+    """Return the queues from which a claim would return nothing.
 
-    None if other queues may have jobs for a claim, too: if held jobs may be opened, or while claims
-    start from a floor (see `storage.claim_floors`), without which this query takes long.
+    Empty if held jobs may be opened, which may be in any queue, or while claims start from a floor
+    (see `storage.claim_floors`), without which this query takes long.
     """
     if claim_floors.floors.in_use:
-        return None
+        return frozenset()
     opened = list(filter(None, _may_open()))
     if opened and raw_queries.holds(" OR ".join(opened)):
-        return None
-    least = f"SELECT min(hold) FROM ojs_job WHERE queue = q.name AND state = '{_AVAILABLE}'"
+        return frozenset()
+    link = database.connection()
     found: set[str] = set()
     for first in range(0, len(queues), _NAMED_AT_ONCE):
-        part = list(queues[first : first + _NAMED_AT_ONCE])
+        part = queues[first : first + _NAMED_AT_ONCE]
         names = " UNION ALL ".join(["SELECT %s AS name", *["SELECT %s"] * (len(part) - 1)])
-        statement = f"SELECT name FROM ({names}) AS q WHERE ({least}) < {FIRST_HELD}"
-        with database.connection().cursor() as cursor:
-            cursor.execute(statement, part)
-            found.update(name for (name,) in cursor.fetchall())
-    return found
+        statement = f"SELECT name FROM ({names}) AS q WHERE {_HAS_JOB.format('q.name')}"
+        found.update(name for (name,) in database.dialect_of(link).rows(link, statement, part))
+    return frozenset(queues) - found
 
 
 def _may_open() -> list[str | None]:

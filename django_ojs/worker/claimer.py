@@ -124,11 +124,9 @@ class Claimer:
         self._siblings.begin()
         sent_at, self.began_at = self._sent_at, time.monotonic()
         most, left, left_none = settings().max_fetch_bytes, self._bytes_left(), False
-        read_at = self.began_at
         try:
             self._give_back_lost_claims()
             queues = self._queues.current()
-            read_at = self._queues.read_at
             if is_poll and not self._may_find(queues):
                 self._backoff.reset()
                 left_none = True
@@ -178,7 +176,7 @@ class Claimer:
             return []
         finally:
             # The claim has not asked queues that got their first job after the list was read.
-            began_at = min(self.began_at, read_at)
+            began_at = min(self.began_at, self._queues.read_at)
             self._siblings.end(began_at, sent_at, left_none=left_none)
 
     @property

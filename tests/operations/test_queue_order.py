@@ -200,7 +200,7 @@ class TestManyQueues:
         push_many(9, queue="q02")
         asked: list[int] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fetch, "_nonempty", lambda queues: asked.append(1))
+            patch.setattr(fetch, "_without_jobs", lambda queues: asked.append(1))
             assert self.statements()[0] == ["q02"] * 4
         assert asked == []
 
