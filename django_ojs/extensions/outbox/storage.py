@@ -227,8 +227,10 @@ def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
     sent = f"state = '{Delivery.SENT.value}'"
     rejected = f"state = '{Delivery.REJECTED.value}'"
     sent = raw_queries.is_older(OutboxEntry, "sent_at", sent, keep_sent)
-    rejected = raw_queries.is_older(OutboxEntry, "created_at", rejected, keep_rejected)
-    return f"({sent} OR {rejected})"
+    # The first time is at the end of an index, the second one decides.
+    times = ("created_at", "coalesce(sent_at, created_at)")
+    both = [raw_queries.is_older(OutboxEntry, time, rejected, keep_rejected) for time in times]
+    return f"({sent} OR ({' AND '.join(both)}))"
 
 
 def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: int) -> int:

@@ -163,7 +163,12 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
             lambda: rows.OutboxEntryFactory(state="sent", sent_at=Now() - YEARS),
             lambda: rows.OutboxEntryFactory(state="rejected", created_at=Now() - YEARS),
         ],
-        [lambda: rows.OutboxEntryFactory(state="pending", created_at=Now() - YEARS)],
+        [
+            lambda: rows.OutboxEntryFactory(state="pending", created_at=Now() - YEARS),
+            lambda: rows.OutboxEntryFactory(
+                state="rejected", created_at=Now() - YEARS, sent_at=Now()
+            ),
+        ],
     ),
 }
 
