@@ -23,14 +23,17 @@ def render(results: Results) -> tuple[str, bool]:
             summary = results.summary(section.measure, name)
             assert summary is not None
             about = [target for target in wanted if _belongs(target, section, name)]
-            marks = [(target, _verdict(target, results, verdicts)) for target in about]
-            missed += [
-                f"{section.title} ({mark.removesuffix(': MISSED')}): {target.limit or 'not known'}"
-                for target, mark in marks
-                if mark.endswith(": MISSED")
-            ]
+            marks = []
+            for target in about:
+                if (verdict := _verdict(target, results)) is None:
+                    continue
+                text, met = verdict
+                verdicts.append(met)
+                marks.append(f"{text}: {'ok' if met else 'MISSED'}")
+                if not met:
+                    missed.append(f"{section.title} ({text}): {target.limit or 'not known'}")
             row = _row(results, section, name, summary)
-            lines.append(f"{row}  {'; '.join(mark for _, mark in marks if mark)}".rstrip())
+            lines.append(f"{row}  {'; '.join(marks)}".rstrip())
     met = sum(verdicts)
     lines += ["", f"Targets: {met} met, {len(verdicts) - met} missed."]
     if missed:
@@ -47,17 +50,17 @@ def _belongs(target: Target, section: Section, row: str) -> bool:
     return (target.against if beside_other else target.about) == row
 
 
-def _verdict(target: Target, results: Results, verdicts: list[bool]) -> str:
+def _verdict(target: Target, results: Results) -> tuple[str, bool] | None:
+    """Return the value beside the target, and whether it is met; None if nothing was measured."""
     value = target.value(results)
     if value is None:
-        return ""
+        return None
     met = target.met(value)
-    verdicts.append(met)
     about = f"{target.about} / {target.against or target.against_measure or 'itself'}"
     results.verdict(target.measure, about, value, target.wanted, met)
     beside = f" of {target.against}" if target.against and target.about != OURS else ""
     beside = f" {target.beside}" if target.beside else beside
-    return f"{_number(value)}{beside} {target.wanted}: {'ok' if met else 'MISSED'}"
+    return f"{_number(value)}{beside} {target.wanted}", met
 
 
 def _row(results: Results, section: Section, name: str, summary: Summary) -> str:

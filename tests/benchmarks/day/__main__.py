@@ -65,6 +65,7 @@ class Day:
         self.deploys = 0
         #: Seconds from the end of the day until the last job had ended.
         self.drained = 0.0
+        self._tell_at = time.monotonic() + PROGRESS
 
     def live(self) -> None:
         """Let the day pass, and wait until no job is left. Raises TimeoutError."""
@@ -145,11 +146,9 @@ class Day:
         from tests.benchmarks.day import jobs
 
         dice = random.Random(self._options.seed)
-        began = told = time.monotonic()
+        began = time.monotonic()
         while len(self.enqueued) < self._options.jobs:
-            if time.monotonic() >= told + PROGRESS:
-                told += PROGRESS
-                self._tell(f"hour {(told - began) / self.hour:.1f}")
+            self._tell(f"hour {(time.monotonic() - began) / self.hour:.1f}")
             part = min(1.0, (time.monotonic() - began) / self._options.seconds)
             is_down = 0 <= part - 0.5 < 1 / self._options.hours
             if is_down != self._down.exists():
@@ -173,23 +172,24 @@ class Day:
         from django_ojs.models import Job
         from django_ojs.spec.states import TERMINAL, State
 
-        began = told = time.monotonic()
+        began = time.monotonic()
         # A state at a time: each has an index, and the table of jobs is large by now.
         states = [state for state in State if state not in TERMINAL]
         while any(Job.objects.filter(state=state).exists() for state in states):
             if time.monotonic() > began + DRAIN_SECONDS:
                 left = Job.objects.exclude(state__in=TERMINAL).values_list("state", "queue", "type")
                 raise TimeoutError(f"not all jobs have ended: {list(left[:5])}")
-            if time.monotonic() >= told + PROGRESS:
-                told += PROGRESS
-                self._tell(f"{told - began:.0f} s after the day")
+            self._tell(f"{time.monotonic() - began:.0f} s after the day")
             time.sleep(TICK)
         self.drained = time.monotonic() - began
 
     def _tell(self, when: str) -> None:
-        """Print a line of progress."""
+        """Print a line of progress, if the last one was printed some time ago."""
         from django_ojs.models import Job
 
+        if time.monotonic() < self._tell_at:
+            return
+        self._tell_at = time.monotonic() + PROGRESS
         waiting = Job.objects.filter(state__in=["available", "active"]).count()
         print(
             f"{when}: enqueued {len(self.enqueued):,}; available or active {waiting:,}; "
