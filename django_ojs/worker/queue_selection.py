@@ -29,8 +29,8 @@ class QueueSelection:
         # The queues that had jobs when they were read, and the queues that have got a job since.
         self._read: frozenset[str] = frozenset()
         self._added: frozenset[str] = frozenset()
-        # The added queues in the last list, and this list, because sorting many queues may take
-        # longer than a claim.
+        # The last list, and the added queues in it. It is kept, because sorting many queues may
+        # take longer than a claim.
         self._listed: tuple[frozenset[str] | None, tuple[str, ...]] = None, ()
 
     def current(self) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ class LimitStatements:
         return self._files.rows("candidates", values, is_repeated=True, isolation=isolation)
 
     def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
-        """Return how much of their limits keys use; exact under their locks."""
+        """Return how much of its limits each key uses; exact while the keys are locked."""
         return [KeyRow(*row) for row in self._of_keys("keys_use", keys)]
 
     def keys_waiting(self, keys: Collection[str], most: int) -> list[tuple[str, int, str | None]]:

@@ -234,7 +234,7 @@ class Starts:
     def _arrival(self, rate: Rate, now: int) -> float:
         interval = _interval(rate)
         most = max(0, int(TOLERANCE_MS / interval) - 1)
-        # After a long time without a start, the first one is due now.
+        # After a long time without a start, starts of at most TOLERANCE_MS are made up for.
         return max(self.throttles.get(interval, float(now)), now - most * interval)
 
 

@@ -219,7 +219,7 @@ def rejection_of(result: EnqueuedJob) -> dict[str, Any]:
     """Return the error of a step whose job was not stored, though no error was raised."""
     if result.outcome is Outcome.DUPLICATE:
         return _error(
-            DependencyFailed(f"The unique policy of the job found another one, {result.id}.")
+            DependencyFailed(f"The job is a duplicate of {result.id} by its unique policy.")
         )
     return _error(DependencyFailed("An enqueue middleware dropped the job."))
 
