@@ -42,7 +42,7 @@ def values_in(queue: str) -> list[int]:
 def learn_rules(queue: str) -> int:
     """Read the rules of all queues; return the bits of the rules that jobs of this queue need.
 
-    It is called when a claim has found such a job. The bits are stored in the row of the queue, so
+    It is called when a claim did not apply all rules. The row of the queue gets the bits, so
     that the next claim knows them, unless another transaction has locked the row, because a claim
     waits for no lock. So an enqueue neither writes nor locks the row, and it does not matter
     whether the enqueueing process knows the rule.

@@ -83,7 +83,7 @@ def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> 
 
 
 def config_of(name: str) -> QueueConfig:
-    """Return the effective configuration of a queue now, known or not. One query."""
+    """Return the effective configuration of a queue now, known or not, by one query."""
     return config_and_warned(name)[0]
 
 

@@ -83,7 +83,7 @@ def _unknown_queue(which: JobFilter, queue: str) -> str | None:
     found = known_queues.by_load(limit=_COMPARED, emptied=True)
     names = list(dict.fromkeys([*settings().queues, *found.names]))
     if not names:
-        return f"There is no queue {queue}, and no other one yet."
+        return f"There is no queue {queue}, and no other queue yet."
     near = nearest(queue, names)
     return (
         f"There is no queue {queue}. The queues are {_listed(names, found.total)}."
