@@ -17,7 +17,7 @@ from django_ojs.conf import settings
 from django_ojs.spec import json
 from django_ojs.spec.failure import clean
 
-#: Attributes of a record that say which job it is about; members of `ojs` in the JSON object.
+#: Attributes of a record that say which job it is about. The JSON object has them in `ojs`.
 JOB_FIELDS: Final = (
     "job_id",
     "job_type",
@@ -120,7 +120,7 @@ class SampleFilter(logging.Filter):
 class JSONFormatter(logging.Formatter):
     """Formats a record as the JSON object of ojs-logging §5, without line breaks.
 
-    Whatever is passed as `extra` is in `attributes`. The values of arguments, results and members
+    The other values of `extra` are in `attributes`. The values of arguments, results and members
     that are named like secrets are replaced; `redact` names more such members.
     """
 

@@ -33,7 +33,7 @@ def describable(error: BaseException) -> BaseException:
 
 
 def shortened(error: BaseException) -> BaseException:
-    """Return an exception, or a copy with shorter messages if a traceback of it would be long."""
+    """Return an exception, or a copy with shorter messages if one in its chain is too long."""
     return error if all(map(_is_short, _chain(error))) else _copy(error, {})
 
 
