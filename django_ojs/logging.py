@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -246,8 +246,9 @@ def _string(value: object) -> str:
 
 
 def _backtrace(given: tuple[Any, Any, Any]) -> str:
-    try:
-        lines = traceback.format_exception(*given)
-    except Exception:  # The given exception may have attributes that cannot be read.
-        lines = traceback.format_tb(given[2])
+    lines = traceback.format_tb(given[2])
+    if settings().log_error_messages:
+        # The given exception may have attributes that cannot be read.
+        with suppress(Exception):
+            lines = traceback.format_exception(*given)
     return _text("".join(lines))

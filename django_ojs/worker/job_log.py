@@ -18,7 +18,7 @@ from django_ojs.operations.fail import Ended
 from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected, from_project
 from django_ojs.spec.states import State
 from django_ojs.storage import database, lock_holders
-from django_ojs.worker.exception_copies import shortened
+from django_ojs.worker.exception_copies import shortened, without_messages
 from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs.worker")
@@ -300,7 +300,7 @@ def _exc_info(cause: BaseException | None) -> ExcInfo | None:
         return None
     if not settings().log_tracebacks:
         return None
-    cause = shortened(cause)
+    cause = shortened(cause) if settings().log_error_messages else without_messages(cause)
     return type(cause), cause, from_project(cause.__traceback__)
 
 

@@ -171,6 +171,24 @@ def test_messages_and_tracebacks_can_be_kept_out_of_the_log(
         assert SECRET not in repr(vars(record))
 
 
+def test_a_traceback_does_not_repeat_the_messages_that_are_kept_out(
+    log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.OJS = {"LOG_ERROR_MESSAGES": False}
+    try:
+        try:
+            raise KeyError(SECRET)
+        except KeyError as error:
+            raise ExceptionGroup(SECRET, [ValueError(SECRET)]) from error
+    except ExceptionGroup as error:
+        error.add_note(SECRET)
+        JobLog().failed(RUN, Failure.from_exception(error), Job(state="discarded"), 1.0, error)
+    written = logging.Formatter().format(log.records[0])
+    assert SECRET not in written
+    for each in ("KeyError", "ExceptionGroup", "ValueError", "test_job_log.py"):
+        assert each in written
+
+
 def test_the_same_warning_is_logged_once_in_30_seconds(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
