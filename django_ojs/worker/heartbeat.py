@@ -267,8 +267,8 @@ class Heartbeat:
             run
             for run in self.interrupted
             # The thread object is asked, because the system may have given the thread's number to
-            # another one.
-            if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
+            # another one. The thread of a coroutine lives on, and is removed when its task ends.
+            if run.thread is not None and run.thread.is_alive()
         ]
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()

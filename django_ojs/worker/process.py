@@ -105,6 +105,8 @@ class WorkerProcess:
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False
+        # Whether a handler does not end. Jobs may wait for the slot that it keeps.
+        self._is_stuck = False
         self._rounds_without_job = 0
         # With `--once`: whether there were no further jobs when the process looked last.
         self._has_no_next_jobs = False
@@ -290,7 +292,7 @@ class WorkerProcess:
             self._claimer.check_isolated(self._status)
 
     def _give_back_waiting(self) -> None:
-        waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
+        waiting = self._dispatcher.revoke_waiting(0.0 if self._is_stuck else GIVE_BACK_AFTER)
         if waiting:
             # Otherwise these jobs would be claimed again at once, until the slow jobs have ended.
             self._claim_sizer.record(GIVE_BACK_AFTER)
@@ -357,10 +359,11 @@ class WorkerProcess:
 
     def _on_stuck_thread(self) -> None:
         logger.warning(
-            "%s has a thread that did not end after its job timed out or was cancelled: "
+            "%s has a handler that did not end after its job timed out or was cancelled: "
             "another process takes its place, and this one ends when its other jobs have ended.",
             self.id,
         )
+        self._is_stuck = True
         self._leave()
         self._wake.set()
 

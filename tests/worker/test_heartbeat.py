@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -417,6 +419,36 @@ def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
         assert not bench.stuck.wait(0.5)
         deaf.timeout = 0.1
         executor.submit([deaf])
+        assert bench.stuck.wait(BOUND)
+    finally:
+        release.set()
+
+
+def test_a_coroutine_that_does_not_end_is_reported_and_one_that_ends_is_not(
+    bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    async def deaf() -> None:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    async def waits() -> None:
+        await asyncio.sleep(BOUND)
+
+    hears, stays = bench.holds(waits, timeout=0.1), bench.holds(deaf)
+    heartbeat = bench.start()
+    try:
+        executor.submit([hears])
+        eventually(lambda: len(bench.failures) == 1, "it times out")
+        eventually(lambda: hears.thread is None, "its task ends")
+        # From now on any interrupted coroutine that has not ended counts as stuck.
+        monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
+        eventually(lambda: heartbeat.interrupted == [], "this is noticed")
+        assert not bench.stuck.is_set()
+        stays.timeout = 0.1
+        executor.submit([stays])
         assert bench.stuck.wait(BOUND)
     finally:
         release.set()

@@ -188,6 +188,27 @@ def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.M
     assert becomes(deaf, "discarded").error["type"] == "timeout"
 
 
+def test_jobs_that_wait_behind_a_coroutine_that_does_not_end_are_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deaf = stored(handlers.deaf_async.options(timeout=1.0, retry={"max_attempts": 1}).enqueue())
+    process, ended = WorkerProcess(configured(threads=1)), list[Exit]()
+    thread = threading.Thread(target=lambda: ended.append(process.run()))
+    thread.start()
+    try:
+        assert becomes(deaf, "discarded").error["type"] == "timeout"
+        behind = stored(handlers.wait_async.enqueue())
+        becomes(behind, "active")
+        monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
+        assert becomes(behind, "available").returned == 1
+        thread.join(BOUND)
+        assert ended == [Exit.REPLACE]
+    finally:
+        release(deaf)
+        process._lifecycle.stop_at_once()
+        thread.join(BOUND)
+
+
 def test_what_it_holds_when_it_is_stopped_is_done_or_given_back(settings: Any) -> None:
     settings.OJS = {**settings.OJS, "RELEASE": "2026.11.2"}
     slow = [stored(handlers.wait.enqueue()) for _ in range(2)]
