@@ -165,6 +165,14 @@ class WorkerProcess:
             config.threads,
             ": one that may have killed a worker" if config.isolation is Isolation.ALONE else "",
         )
+        if config.max_rss_mb is not None and (peak := _peak_mb()) > config.max_rss_mb:
+            logger.warning(
+                "%s uses %.0f MB before its first job, and --max-rss is %d: each process is "
+                "replaced after its first jobs.",
+                self.id,
+                peak,
+                config.max_rss_mb,
+            )
         try:
             self._work()
         except BaseException:
@@ -349,11 +357,10 @@ class WorkerProcess:
             logger.warning("The supervisor has ended; this worker stops.")
             self._parent = None
             self._lifecycle.on_signal(Directive.TERMINATE)
-        if self._config.max_rss_mb is not None:
-            # Linux counts kibibytes, and macOS bytes.
-            unit = 1024 * 1024 if sys.platform == "darwin" else 1024
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-            if peak > self._config.max_rss_mb and not self._replace:
+        # If it was too large before its first job, so will be the process after it.
+        if self._config.max_rss_mb is not None and self._claimer.claimed and not self._replace:
+            peak = _peak_mb()
+            if peak > self._config.max_rss_mb:
                 logger.info("%s has used %.0f MB and is replaced.", self.id, peak)
                 self._leave()
 
@@ -451,6 +458,12 @@ class WorkerProcess:
             started_at=datetime.now(UTC),
             enforces_timeouts=True,
         )
+
+
+def _peak_mb() -> float:
+    # Linux counts kibibytes, and macOS bytes.
+    unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def _reported_types() -> tuple[str, ...]:

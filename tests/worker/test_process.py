@@ -176,7 +176,25 @@ def test_it_ends_to_be_replaced_after_its_number_of_jobs() -> None:
 
 
 def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
+    job = stored(handlers.note.enqueue())
     assert WorkerProcess(configured(max_rss_mb=1)).run() is Exit.REPLACE
+    assert becomes(job, "completed")
+
+
+def test_it_is_not_replaced_again_and_again_if_it_is_too_large_from_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds, real = threading.Semaphore(0), WorkerProcess._wait
+
+    def wait(process: WorkerProcess) -> None:
+        rounds.release()
+        real(process)
+
+    monkeypatch.setattr(WorkerProcess, "_wait", wait)
+    with working(max_rss_mb=1) as process:
+        assert all(rounds.acquire(timeout=BOUND) for _ in range(3))
+        assert not process._replace
+    assert "before its first job, and --max-rss is 1" in caplog.text
 
 
 @pytest.mark.interrupts
