@@ -122,9 +122,14 @@ class Heartbeat:
     def detach_session(self) -> None:
         """Send no session, because the one of the listener has ended.
 
-        After a failover this thread may be connected seconds before the listener is.
+        After a failover this thread may be connected seconds before the listener is, and a server
+        may have no connection left for it. A heartbeat says so at once: in two seconds, others
+        would take the end of the session for the death of this worker.
         """
-        self.session = None
+        if self.session is not None:
+            self.session = None
+            self._is_session_new = True
+            self._wake.set()
 
     def notice_jobs(self) -> None:
         """Check the timeouts of jobs from now on."""

@@ -179,6 +179,17 @@ def test_while_the_listener_has_no_connection_the_heartbeats_send_no_session(
 
 
 @pytest.mark.postgresql
+def test_a_session_that_has_ended_is_removed_at_once_however_distant_the_next_heartbeat_is(
+    bench: Bench,
+) -> None:
+    heartbeat = bench.start(3600.0)
+    assert heartbeat.attach_session()
+    eventually(lambda: heartbeat._is_idle and not heartbeat._is_session_new, "it was sent")
+    heartbeat.detach_session()
+    eventually(lambda: Worker.objects.get().session_pid is None, "it is removed")
+
+
+@pytest.mark.postgresql
 def test_after_a_heartbeat_that_failed_the_session_is_attached_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
