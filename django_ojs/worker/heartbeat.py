@@ -21,7 +21,7 @@ from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.connection_watch import ConnectionWatch
 from django_ojs.storage.dialects.server import Session
 from django_ojs.worker.completer import Completer
-from django_ojs.worker.handler_call import interrupt
+from django_ojs.worker.handler_call import interrupt, interrupt_late
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.wakes import WakeEvent
@@ -267,6 +267,8 @@ class Heartbeat:
         self.interrupted.append(run)
 
     def _check_for_stuck_threads(self) -> None:
+        for run in self.interrupted:
+            interrupt_late(run)
         stuck_before = time.monotonic() - STUCK_AFTER
         self.interrupted = [
             run

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -433,6 +435,39 @@ def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
         assert bench.stuck.wait(BOUND)
     finally:
         release.set()
+
+
+@pytest.mark.interrupts
+def test_a_handler_that_is_stopped_while_it_waits_to_log_leaves_no_lock_behind(
+    bench: Bench, executor: Executor
+) -> None:
+    gate, log, waits = Gate(), logging.Handler(), threading.Event()
+
+    def logs() -> None:
+        waits.set()
+        log.acquire()  # As `logging` does for each record.
+        try:
+            pass
+        finally:
+            log.release()
+        gate()
+
+    run = bench.holds(logs)
+    bench.start()
+    log.acquire()  # Another thread writes, and takes long.
+    try:
+        executor.submit([run])
+        assert waits.wait(BOUND)
+        acquires = logging.Handler.acquire.__code__
+        frames = sys._current_frames
+        eventually(lambda: frames()[run.thread_id or 0].f_code is acquires, "it waits for the lock")
+        run.timeout = 0.1
+        eventually(lambda: len(bench.failures) == 1, "it times out")
+    finally:
+        log.release()
+    eventually(lambda: not (run.thread and run.thread.is_alive()), "its thread ends")
+    assert log.lock is not None
+    assert log.lock.acquire(blocking=False)
 
 
 def test_a_coroutine_that_does_not_end_is_reported_and_one_that_ends_is_not(
