@@ -267,8 +267,6 @@ class Heartbeat:
         self.interrupted.append(run)
 
     def _check_for_stuck_threads(self) -> None:
-        for run in self.interrupted:
-            interrupt_late(run)
         stuck_before = time.monotonic() - STUCK_AFTER
         self.interrupted = [
             run
@@ -277,6 +275,8 @@ class Heartbeat:
             # another one. The thread of a coroutine lives on, and is removed when its task ends.
             if run.thread is not None and run.thread.is_alive()
         ]
+        for run in self.interrupted:
+            interrupt_late(run)
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()
             self._on_stuck_thread()
