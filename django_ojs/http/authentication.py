@@ -8,6 +8,7 @@ from copy import copy
 from functools import lru_cache
 from typing import Any, Final
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, QueryDict
 from django.utils.module_loading import import_string
@@ -53,7 +54,7 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, None] | None:
         """Return the user, once the CSRF token is checked; None without a staff session."""
         user = getattr(request._request, "user", None)
-        if user is None or not (user.is_active and user.is_staff):
+        if not (getattr(user, "is_active", False) and getattr(user, "is_staff", False)):
             return None
         self.enforce_csrf(request)
         return user, None
@@ -148,7 +149,10 @@ def _access(
 
 
 def _no_user() -> Any:
-    # DRF sets this user for an unauthenticated request, and a key is no user.
+    # DRF sets this user for an unauthenticated request, and a key is no user. In a project without
+    # Django's users, the class cannot be imported.
+    if not apps.is_installed("django.contrib.auth"):
+        return None
     make: Any = api_settings.UNAUTHENTICATED_USER
     return make() if make else None
 
