@@ -15,7 +15,7 @@ from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.not_installed import check_module
-from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.storage import database
 from django_ojs.storage.claimed_job import Claimed
@@ -41,7 +41,12 @@ def begin(job: Claimed, step: Step, requests: Sequence[Request]) -> None:
 
     store.lock(job)
     graph = group(*requests, name=f"{_PREFIX}{step.name}").graph()
-    step.signal, step.key = WORKFLOW, str(workflows.create(graph).pk)
+    try:
+        workflow = workflows.create(graph)
+    except Conflict as error:
+        # For the run, a Conflict means that it has lost its job.
+        raise DependencyFailed(error.message) from error
+    step.signal, step.key = WORKFLOW, str(workflow.pk)
     store.insert(job, step)
 
 
@@ -60,15 +65,28 @@ def results(step: Step) -> tuple[list[Any], list[str]]:
     steps = WorkflowStep.primary.filter(workflow_id=_id(step), type__isnull=False)
     keys = list(steps.order_by("position").values_list("pk", flat=True))
     jobs = {job.pk: job for job in Job.primary.filter(OneOf("pk", keys)).defer("args", "options")}
+    copies = _copies([key for key in keys if key not in jobs])
     found, failed = [], []
     for key in keys:
         job = jobs.get(key)
-        found.append(None if job is None else job.result)
-        if job is None or job.state != "completed":
-            failed.append(f"{key} was deleted" if job is None else f"{job.type} {key}: {job.state}")
+        found.append(copies.get(key) if job is None else job.result)
+        if job is None and key not in copies:
+            failed.append(f"{key} was deleted")
+        elif job is not None and job.state != "completed":
+            failed.append(f"{job.type} {key}: {job.state}")
     if not keys:
         failed.append(f"the workflow {step.key} was deleted")
     return found, failed
+
+
+def _copies(keys: Collection[UUID]) -> dict[UUID, Any]:
+    """Return the results of completed jobs that were pruned; their workflow keeps these longer."""
+    from django_ojs.extensions.workflows.models import StepState, WorkflowStep
+
+    steps = WorkflowStep.primary.filter(OneOf("pk", keys), state=StepState.COMPLETED)
+    rows = steps.values_list("pk", "result", "result_size") if keys else ()
+    # A result that is too large is not copied.
+    return {key: result for key, result, size in rows if result is not None or size is None}
 
 
 def ended(events: Sequence[NewEvent]) -> None:

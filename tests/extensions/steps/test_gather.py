@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -63,6 +64,36 @@ def test_a_job_that_fails_fails_the_step_in_each_run(ojs: TestContext) -> None:
     assert len(raised) == 2
     assert "1 of 2 jobs did not complete (testing.save" in raised[0]
     assert raised[0] == raised[1]
+
+
+def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: TestContext) -> None:
+    unique = django_ojs.UniquePolicy(on_conflict="ignore")
+    echo.options(unique=unique, scheduled_at="+PT1H").enqueue(1)
+    caught: list[tuple[str, bool]] = []
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        try:
+            steps.gather("labels", [echo.options(unique=unique).s(1)])
+        except Exception as error:
+            caught.append((str(error), ctx.cancelled))
+        steps.sleep("later", 60)
+
+    program = Program(ojs, labels)
+    assert program.run() == Drained(suspended=1)
+    assert program.history == [("labels", "failed"), ("later", "waiting")]
+    ojs.advance(timedelta(minutes=2))
+    assert program.run() == Drained(completed=1)
+    assert [is_lost for _, is_lost in caught] == [False, False]
+    assert all("The unique policy of the job found another one" in text for text, _ in caught)
+
+
+def test_a_result_outlives_its_job(ojs: TestContext) -> None:
+    program = Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1), echo.s()]))
+    program.run(max_jobs=1)
+    assert ojs.drain(max_jobs=2) == Drained(completed=2)
+    Job.objects.exclude(pk=program.id).delete()
+    assert program.run() == Drained(completed=1)
+    assert program.job.result == [[1], []]
 
 
 def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
