@@ -20,7 +20,8 @@ from tests.worker.processes import ROOT
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 OPERATIONS = "tests/operations"
-#: The core's own tests of enqueue, FETCH, ACK, FAIL, CANCEL, the promotion and the rescue.
+#: The core's own tests of enqueue, FETCH, ACK, FAIL, CANCEL, the promotion and the rescue. With
+#: them run those of the queues of a worker.
 TESTS = (
     *(f"test_{each}.py" for each in ("push", "fetch", "ack", "fail", "cancel", "promotion")),
     "workers/test_rescue.py",
@@ -83,6 +84,7 @@ def test_the_tests_of_its_operations_pass_without_any_extension() -> None:
             *(sys.executable, "-m", "pytest", "-p", "tests.plugins.core_alone", "-n0", "-q"),
             *("-p", "no:cacheprovider", f"--deselect={OPERATIONS}/{ABOUT_A_LIMIT}"),
             *(f"{OPERATIONS}/{each}" for each in TESTS),
+            "tests/worker/test_queue_selection.py",
         ],
         cwd=ROOT,
         # Its databases are its own, and not those of this run.

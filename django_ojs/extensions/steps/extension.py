@@ -37,7 +37,7 @@ class _Taken:
         self.steps = None if run_steps.is_thread_of_worker() else Steps(run)
 
     def made(self) -> Steps:
-        """Return the steps, which are created if they are not yet."""
+        """Return the steps; create them if they do not exist yet."""
         with _making:
             if self.steps is None:
                 self.steps = Steps(self.run)
@@ -93,7 +93,7 @@ class StepsExtension(Extension):
         return (Declared(custom="django-ojs:steps"),)
 
     def may_find(self) -> str:
-        """Return the SQL condition that a job is scheduled, as each job is that waits in a step."""
+        """Return the SQL condition that a job is scheduled, as is each job that waits in a step."""
         from django_ojs.extensions.steps.findings import condition
 
         return condition()
@@ -124,10 +124,10 @@ class StepsExtension(Extension):
 
 
 def current() -> Steps:
-    """Return the steps of the run in this context. Raises StepError outside of one."""
+    """Return the steps of the run in this context. Raises StepError outside of a run."""
     taken = _current.get()
     if taken is None:
-        raise StepError("Steps are for the handler of a job, on its thread or in its tasks.")
+        raise StepError("Only the handler of a job can take steps, on its thread or in its tasks.")
     return taken.made()
 
 

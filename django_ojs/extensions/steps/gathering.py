@@ -1,6 +1,6 @@
 """Jobs that a step starts and waits for, as a group of `extensions.workflows`.
 
-Only steps of this kind need that extension, so it is imported when one does.
+Only steps of this kind need that extension, so it is imported inside of functions.
 """
 
 from collections.abc import Collection, Iterable, Sequence
