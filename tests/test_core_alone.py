@@ -75,6 +75,25 @@ promoted, taken_back = promotion.promote(), rescue.lapse()
 imported = [each for each in sys.modules if each.startswith("django_ojs.extensions.")]
 print(json.dumps([before, promoted, taken_back, states(), imported]))
 """
+#: A site of programs: no users, no sessions, no admin.
+WITHOUT_DJANGOS_APPS = """
+INSTALLED_APPS = [*json.loads(os.environ["SITE_APPS"]), "site_jobs"]
+MIDDLEWARE, TEMPLATES, OJS = [], [], {}
+ROOT_URLCONF = "django_ojs.http.urls"
+"""
+ASK_THE_API = """
+from django.test import Client
+from django_ojs.operations.access import api_keys
+call_command("check")
+call_command("migrate", verbosity=0)
+client = Client()
+key = api_keys.create(name="shop", scopes=["admin"])[1]
+job = {"type": "site.note", "args": [1]}
+def push(**headers):
+    given = {"data": job, "content_type": "application/json", "headers": headers}
+    return client.post("/ojs/v1/jobs", **given).status_code
+print(json.dumps([push(), push(authorization=f"Bearer {key}"), push(authorization="Bearer x")]))
+"""
 
 
 def test_the_tests_of_its_operations_pass_without_any_extension() -> None:
@@ -111,3 +130,12 @@ def test_a_job_lives_in_a_process_that_has_imported_no_extension(
     assert (promoted, taken_back) == (1, 1)
     assert after == ["completed", "available", "cancelled", "available"]
     assert not imported
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(KIND == "mariadb", reason="sites are on the other two")
+def test_the_api_needs_no_app_of_django(new_interpreters: None, tmp_path: Path) -> None:
+    with site(tmp_path) as made:
+        with (tmp_path / "site_settings.py").open("a") as settings:
+            settings.write(WITHOUT_DJANGOS_APPS)
+        assert made.ask(("django_ojs",), ASK_THE_API) == [401, 201, 401]

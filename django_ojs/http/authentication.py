@@ -149,9 +149,10 @@ def _access(
 
 
 def _no_user() -> Any:
-    # DRF sets this user for an unauthenticated request, and a key is no user. In a project without
-    # Django's users, the class cannot be imported.
-    if not apps.is_installed("django.contrib.auth"):
+    # DRF sets this user for an unauthenticated request, and a key is no user. Its default needs
+    # django.contrib.auth, which a site of programs may not have.
+    is_default = "UNAUTHENTICATED_USER" not in api_settings.user_settings
+    if is_default and not apps.is_installed("django.contrib.auth"):
         return None
     make: Any = api_settings.UNAUTHENTICATED_USER
     return make() if make else None

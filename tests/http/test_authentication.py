@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,44 +204,6 @@ def test_a_user_of_a_model_without_staff_is_nobody_and_without_permissions_may_d
     assert Probe.as_view()(request).status_code == 401
     with override_settings(OJS={"HTTP_AUTHENTICATION": [f"{__name__}.Bare"]}):
         assert code(ask()) == (403, "PERMISSION_DENIED")
-
-
-#: A server of jobs whose callers all have keys.
-WITHOUT_USERS = """
-from django.conf import settings
-settings.configure(
-    INSTALLED_APPS=["django_ojs"],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-    ROOT_URLCONF="django_ojs.http.urls",
-    USE_TZ=True,
-    SECRET_KEY="x",
-)
-import django
-django.setup()
-from django.core.management import call_command
-from django.test import Client
-from django_ojs.operations.access import api_keys
-call_command("migrate", verbosity=0)
-_, text = api_keys.create(name="k", scopes=["producer"])
-for headers in ({"Authorization": f"Bearer {text}"}, {}):
-    client = Client(headers=headers)
-    job = {"type": "a", "args": []}
-    print(client.post("/ojs/v1/jobs", job, "application/json").status_code)
-"""
-
-
-@pytest.mark.process
-def test_a_project_without_users_has_keys() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_USERS],
-        cwd=Path(__file__).parents[2],
-        env={k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.stdout.split() == ["201", "401"], done.stderr
 
 
 def test_a_session_has_the_scopes_of_the_users_permissions() -> None:
