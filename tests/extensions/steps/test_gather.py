@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 import django_ojs
 from django_ojs.extensions import steps
+from django_ojs.extensions.steps import gathering, store
 from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.extensions.workflows.operations.advance import advance_all
 from django_ojs.models import Job
 from django_ojs.operations.cancel import cancel
+from django_ojs.storage import database
 from django_ojs.testing import Drained, TestContext
 from tests.extensions.steps.programs import Calls, Program
+from tests.other_session import open_transaction
 from tests.testapp.jobs import echo
 from tests.testapp.testing_jobs import save
 
@@ -94,6 +100,21 @@ def test_a_result_outlives_its_job(ojs: TestContext) -> None:
     Job.objects.exclude(pk=program.id).delete()
     assert program.run() == Drained(completed=1)
     assert program.job.result == [[1], []]
+
+
+@pytest.mark.postgresql
+def test_jobs_that_end_while_their_parent_falls_asleep_are_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    workflow = django_ojs.group(echo.s(1), name="steps.gather labels").enqueue()
+    Job.objects.update(state="completed", finished_at=Now())
+    asleep = partial(store.lock_signal, gathering.WORKFLOW, str(workflow.id))
+    with open_transaction(asleep), database.passing_by():
+        advance_all([workflow.id])
+    assert workflow.workflow().state == "running"
+    assert not caplog.records
+    advance_all([workflow.id])
+    assert workflow.workflow().state == "completed"
 
 
 def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
