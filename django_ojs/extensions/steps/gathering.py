@@ -4,7 +4,7 @@ Only steps of this kind need that extension, so it is imported when one does.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.not_installed import check_module
-from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound
+from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound, RowLocked
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.storage import database
 from django_ojs.storage.claimed_job import Claimed
@@ -26,6 +26,9 @@ WORKFLOW: Final = "workflow"
 
 #: How the names of these workflows begin.
 _PREFIX: Final = "steps.gather "
+
+#: Seconds for which `cancel` tries again a row that another session has locked.
+ROW_TIMEOUT: Final = 0.2
 
 ENDS: Final = frozenset(
     {EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED}
@@ -121,7 +124,9 @@ def cancel(steps: Iterable[Step]) -> None:
     from django_ojs.extensions.workflows import operations as workflows
 
     for step in steps:
-        with suppress(Conflict, NotFound):  # The jobs may have ended.
+        limit = database.passing_by(ROW_TIMEOUT) if database.passes_by() else nullcontext()
+        # The jobs may have ended. If a row stays locked, these jobs go on, and not all others.
+        with suppress(Conflict, NotFound, RowLocked), limit:
             workflows.cancel(_id(step))
 
 

@@ -12,11 +12,12 @@ from django.db.models.functions import Now
 import django_ojs
 from django_ojs.extensions import steps
 from django_ojs.extensions.steps import gathering, store
+from django_ojs.extensions.steps.models import Step
 from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.extensions.workflows.operations.advance import advance_all
 from django_ojs.models import Job
 from django_ojs.operations.cancel import cancel
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 from django_ojs.testing import Drained, TestContext
 from tests.extensions.steps.programs import Calls, Program
 from tests.other_session import open_transaction
@@ -124,3 +125,16 @@ def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
     assert Workflow.objects.get().state == "cancelled"
     states = Job.objects.filter(type="testapp.echo").values_list("state", flat=True)
     assert list(states) == ["cancelled", "cancelled"]
+
+
+@pytest.mark.postgresql
+def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(ojs: TestContext) -> None:
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    ojs.drain(max_jobs=2)
+    waits = {step.job_id: step for step in Step.objects.all()}
+    locked, free = (waits[program.id] for program in programs)
+    child = Job.objects.get(parent_id=programs[0].id)
+    with open_transaction(lambda: transitions.lock(child.pk)), database.passing_by():
+        gathering.cancel([locked, free])
+    states = {str(each.pk): each.state for each in Workflow.objects.all()}
+    assert (states[locked.key or ""], states[free.key or ""]) == ("running", "cancelled")
