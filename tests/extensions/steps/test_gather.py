@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from django.db.models.functions import Now
+from django.test import override_settings
 
 import django_ojs
 from django_ojs.extensions import steps
@@ -92,6 +94,22 @@ def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: Tes
     assert program.run() == Drained(completed=1)
     assert [is_lost for _, is_lost in caught] == [False, False]
     assert all("The unique policy of the job found another one" in text for text, _ in caught)
+
+
+@override_settings(OJS={"MAX_STEP_RESULT_BYTES": 20})
+def test_results_that_are_too_large_together_are_an_error_that_the_handler_may_catch(
+    ojs: TestContext,
+) -> None:
+    after = Calls(fails=1)
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        with suppress(Exception):
+            steps.gather("labels", [echo.s("x" * 10), echo.s("y" * 10)])
+        steps.run("after", after)
+
+    program = Program(ojs, labels)
+    assert ojs.drain(with_retries=True).completed == 3
+    assert program.history == [("labels", "failed"), ("after", "done")]
 
 
 def test_a_result_outlives_its_job(ojs: TestContext) -> None:
