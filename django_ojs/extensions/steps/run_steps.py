@@ -296,7 +296,7 @@ class Steps:
             raise StepError("Steps need a job that is stored: enqueue it, and let a worker run it.")
         if self._run.context.cancelled:
             raise ClaimLost(
-                "The job is not this run's any more: it takes no further step.",
+                "This run no longer holds the job: it takes no further step.",
                 details={"job_id": str(job.id)},
             )
         if self._run.handler.atomic:
@@ -467,7 +467,7 @@ class Steps:
             raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
-        """Write, and try again while the database is away, because the step has had its effect."""
+        """Write; repeat it while the database is unavailable: the step has had its effect."""
         link, backoff = database.connection(), Backoff()
         while True:
             try:
@@ -560,7 +560,7 @@ _NOT_OPEN: Final[_Depth] = (False, 0)
 
 
 def _depths() -> Mapping[str, _Depth]:
-    """Return how many atomic blocks each connection of this thread with a transaction is in."""
+    """Return the number of open atomic blocks of each connection that has a transaction."""
     return {
         link.alias: (True, len(link.atomic_blocks))
         for link in connections.all(initialized_only=True)
@@ -580,7 +580,7 @@ def is_thread_of_worker() -> bool:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "#" in name:
-        raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters, no '#'.")
+        raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters without '#'.")
 
 
 def _named(name: str, kind: str, key: str | None) -> str:

@@ -17,6 +17,7 @@ from django_ojs.extensions.steps import gathering, store
 from django_ojs.extensions.steps.models import Step
 from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.extensions.workflows.operations.advance import advance_all
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.cancel import cancel
 from django_ojs.storage import database, transitions
@@ -156,3 +157,27 @@ def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(ojs: TestCont
         gathering.cancel([locked, free])
     states = {str(each.pk): each.state for each in Workflow.objects.all()}
     assert (states[locked.key or ""], states[free.key or ""]) == ("running", "cancelled")
+
+
+def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "WALK", 1)
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    programs[0].run(max_jobs=2)
+    asleep = gathering.LeftAsleep()
+    while asleep.wake():
+        pass
+    assert [program.job.state for program in programs] == ["scheduled"] * 2
+    (extension,) = (each for each in registry.extensions() if each.name == "steps")
+    registry.remove(extension)
+    try:
+        ojs.drain()
+    finally:
+        registry.register(extension)
+    assert [each.state for each in Workflow.objects.all()] == ["completed"] * 2
+    assert [program.job.state for program in programs] == ["scheduled"] * 2
+    while asleep.wake():
+        pass
+    assert ojs.drain() == Drained(completed=2)
+    assert [program.job.result for program in programs] == [[[1]]] * 2
