@@ -94,7 +94,7 @@ def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: Tes
     ojs.advance(timedelta(minutes=2))
     assert program.run() == Drained(completed=1)
     assert [is_lost for _, is_lost in caught] == [False, False]
-    assert all("The unique policy of the job found another one" in text for text, _ in caught)
+    assert all("by its unique policy" in text for text, _ in caught)
 
 
 @override_settings(OJS={"MAX_STEP_RESULT_BYTES": 20})
