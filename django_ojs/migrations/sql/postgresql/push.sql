@@ -100,7 +100,7 @@ END $$;
 -- `stored_at`, NULL: nothing was stored, and the lock is released.
 --
 -- The search sees what was committed while the call waited for the lock, because each statement has a
--- snapshot of its own. Where the transaction has one for all, nothing is stored.
+-- snapshot of its own. Where the transaction has one for all, nothing is stored, and `stored_at` is -1.
 --
 -- The session keeps the plan of the search. Made for a small table, it would not use the index.
 --
@@ -116,6 +116,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_unique(
 #variable_conflict use_variable
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        stored_at := -1;
         RETURN;
     END IF;
     BEGIN
