@@ -13,7 +13,7 @@ with transaction.atomic():
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from django_ojs.not_installed import NAMES, check_module
+from django_ojs.not_installed import NAMES, check_module, missing_names
 from django_ojs.spec import errors
 from django_ojs.version import VERSION
 
@@ -181,4 +181,6 @@ if not TYPE_CHECKING:  # A type checker would otherwise accept every name.
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # `help`, `inspect.getmembers` and the completion of a shell read all that is listed, and would
+    # end with the error of the first name whose app is not installed.
+    return sorted({*globals(), *__all__} - missing_names())

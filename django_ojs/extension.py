@@ -323,8 +323,8 @@ class Hooks:
     #: undoes the INSERT and is raised by the enqueue.
     stored: Callable[[Sequence[Any]], object] | None = None
 
-    #: Like `stored`, but after the commit, which needs no transaction. The jobs stay in memory
-    #: until then. An error is logged.
+    #: Like `stored`, but called after the commit, so that no transaction is opened for it. The jobs
+    #: stay in memory until then. An error is logged.
     stored_and_committed: Callable[[Sequence[Any]], object] | None = None
 
     #: Called when the transaction of an enqueue has committed, with the number of jobs of each
@@ -579,7 +579,7 @@ class WantedEvents:
     limit: int
     #: Only events of this job, queue or worker; None for all.
     subject: str | None = None
-    #: Search only this many of the latest events, of the subject or of all; None for all of them.
+    #: Search at most this many of the latest events (of the subject, if there is one), or all.
     among: int | None = None
     #: Only events that are not older than this.
     within: timedelta | None = None

@@ -3,7 +3,7 @@
 `apps` names the extensions of every site. Only these two files know the extensions by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -64,15 +64,43 @@ _APPS: Final = {"limits by key": "limits", "limits of queues": "limits"}
 def check_module(module: str, name: str) -> None:
     """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
     # This is imported here, because importing the package must import nothing of Django.
-    from django.apps import apps
     from django.core.exceptions import ImproperlyConfigured
+
+    if (extension := _missing(module)) is not None:
+        raise ImproperlyConfigured(
+            f"ojs.{name} needs an extension of django_ojs. {line_to_add(extension)}"
+        )
+
+
+def _missing(module: str) -> str | None:
+    """Return the extension that has this module, if its app is not installed."""
+    from django.apps import apps
 
     for extension in APPS:
         app = f"django_ojs.extensions.{extension}"
         if module.startswith(f"{app}.") and not apps.is_installed(app):
-            raise ImproperlyConfigured(
-                f"ojs.{name} needs an extension of django_ojs. {line_to_add(extension)}"
-            )
+            return extension
+    return None
+
+
+def missing_names() -> set[str]:
+    """Return the public names of apps that are not installed, once Django knows the apps."""
+    from django.apps import apps
+
+    if not apps.apps_ready:
+        return set()
+    return {name for module, names in NAMES.items() if _missing(module) for name in names.split()}
+
+
+def left_out(labels: Container[str]) -> list[str]:
+    """Return the extensions with these labels of apps that are not installed."""
+    from django.apps import apps
+
+    return [
+        name
+        for name in APPS
+        if f"ojs_{name}" in labels and not apps.is_installed(f"django_ojs.extensions.{name}")
+    ]
 
 
 def brought(name: str) -> Any:

@@ -20,7 +20,8 @@ from tests.worker.processes import ROOT
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 OPERATIONS = "tests/operations"
-#: The core's own tests of enqueue, FETCH, ACK, FAIL, CANCEL, the promotion and the rescue.
+#: The core's own tests of enqueue, FETCH, ACK, FAIL, CANCEL, the promotion and the rescue. With
+#: them run those of the queues of a worker.
 TESTS = (
     *(f"test_{each}.py" for each in ("push", "fetch", "ack", "fail", "cancel", "promotion")),
     "workers/test_rescue.py",
@@ -74,6 +75,25 @@ promoted, taken_back = promotion.promote(), rescue.lapse()
 imported = [each for each in sys.modules if each.startswith("django_ojs.extensions.")]
 print(json.dumps([before, promoted, taken_back, states(), imported]))
 """
+#: A site of programs: no users, no sessions, no admin.
+WITHOUT_DJANGOS_APPS = """
+INSTALLED_APPS = [*json.loads(os.environ["SITE_APPS"]), "site_jobs"]
+MIDDLEWARE, TEMPLATES, OJS = [], [], {}
+ROOT_URLCONF = "django_ojs.http.urls"
+"""
+ASK_THE_API = """
+from django.test import Client
+from django_ojs.operations.access import api_keys
+call_command("check")
+call_command("migrate", verbosity=0)
+client = Client()
+key = api_keys.create(name="shop", scopes=["admin"])[1]
+job = {"type": "site.note", "args": [1]}
+def push(**headers):
+    given = {"data": job, "content_type": "application/json", "headers": headers}
+    return client.post("/ojs/v1/jobs", **given).status_code
+print(json.dumps([push(), push(authorization=f"Bearer {key}"), push(authorization="Bearer x")]))
+"""
 
 
 def test_the_tests_of_its_operations_pass_without_any_extension() -> None:
@@ -83,6 +103,7 @@ def test_the_tests_of_its_operations_pass_without_any_extension() -> None:
             *(sys.executable, "-m", "pytest", "-p", "tests.plugins.core_alone", "-n0", "-q"),
             *("-p", "no:cacheprovider", f"--deselect={OPERATIONS}/{ABOUT_A_LIMIT}"),
             *(f"{OPERATIONS}/{each}" for each in TESTS),
+            "tests/worker/test_queue_selection.py",
         ],
         cwd=ROOT,
         # Its databases are its own, and not those of this run.
@@ -109,3 +130,12 @@ def test_a_job_lives_in_a_process_that_has_imported_no_extension(
     assert (promoted, taken_back) == (1, 1)
     assert after == ["completed", "available", "cancelled", "available"]
     assert not imported
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(KIND == "mariadb", reason="sites are on the other two")
+def test_the_api_needs_no_app_of_django(new_interpreters: None, tmp_path: Path) -> None:
+    with site(tmp_path) as made:
+        with (tmp_path / "site_settings.py").open("a") as settings:
+            settings.write(WITHOUT_DJANGOS_APPS)
+        assert made.ask(("django_ojs",), ASK_THE_API) == [401, 201, 401]

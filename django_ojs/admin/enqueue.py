@@ -48,7 +48,7 @@ def url(page: OperatorModelAdmin, request: HttpRequest, **query: str) -> str:
 
 
 def copy_url(page: OperatorModelAdmin, request: HttpRequest, job: Job) -> str:
-    """Return the URL of the form for a copy, or "" for a job or a user that may have none."""
+    """Return the URL of the form for a copy, or "" if the user may not copy the job."""
     return url(page, request, copy=str(job.pk)) if job.state in TERMINAL else ""
 
 
@@ -232,7 +232,7 @@ def _response(
             page.message_user(request, stored, "SUCCESS")
             return HttpResponseRedirect(page.url("changelist"))
         case Outcome.DUPLICATE:
-            text = _("A unique policy ignored the job: it equals this one.")
+            text = _("Not enqueued: by its unique policy, the job is a duplicate of this one.")
             page.message_user(request, text, "WARNING")
         case _:
             page.message_user(request, text, "SUCCESS")

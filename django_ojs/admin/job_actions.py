@@ -100,7 +100,8 @@ def _run_again(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str
     match copy.outcome:
         case Outcome.DUPLICATE:
             raise Skipped(
-                _("A unique policy ignored the copy: it equals the job %(id)s.") % {"id": copy.id}
+                _("Not enqueued: by its unique policy, the copy is a duplicate of %(id)s.")
+                % {"id": copy.id}
             )
         case Outcome.DROPPED:
             raise Skipped(_("An enqueue middleware dropped the copy."))

@@ -32,6 +32,7 @@ from django_ojs.admin.query_timeout import Unread, timed
 from django_ojs.formatting import DASH
 from django_ojs.models.base import model_named
 from django_ojs.operations.maintenance import mode
+from django_ojs.operations.queue_rows import RESERVED
 from django_ojs.spec import times
 
 register = template.Library()
@@ -166,9 +167,13 @@ def _site(context: RequestContext) -> Any:
 
 @register.simple_tag(takes_context=True)
 def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) -> str:
-    """Return a link to the page of an object, or its text alone for a user who may not see it."""
+    """Return a link to the page of an object, or its text alone for a user who may not see it.
+
+    `*` of a worker and `_default` of an event are no queues, and have no page.
+    """
     shown = key if text is None else text
-    url = ojs_url(context, model, "change", quote(key))
+    has_page = model != "queue" or key not in RESERVED
+    url = ojs_url(context, model, "change", quote(key)) if has_page else ""
     return (
         format_html('<a href="{}">{}</a>', url, shown)
         if url

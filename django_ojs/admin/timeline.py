@@ -50,7 +50,7 @@ class TimelineRun:
 
 
 def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[TimelineRun]:
-    """Return the runs, oldest first, positioned on an axis from the first to the last."""
+    """Return the latest runs, oldest first, on an axis that begins when the job was created."""
     found = [_stored_run(job, attempts, index) for index in range(len(attempts))]
     if not attempts or attempts[-1].run != job.run:
         found += _latest_run(job)

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 from django.apps import apps
@@ -253,7 +252,7 @@ class _Instrumentation(Extension):
 
     def checkpointed(self, events: Sequence[NewEvent]) -> None:
         """Measure checkpoints, once they are committed."""
-        database.after_commit(partial(self._measure, events))
+        database.after_commit(lambda: self._measure(events))
 
     def _measure(self, events: Sequence[NewEvent]) -> None:
         for each in events:

@@ -8,6 +8,7 @@ from copy import copy
 from functools import lru_cache
 from typing import Any, Final
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, QueryDict
 from django.utils.module_loading import import_string
@@ -148,7 +149,11 @@ def _access(
 
 
 def _no_user() -> Any:
-    # DRF sets this user for an unauthenticated request, and a key is no user.
+    # DRF sets this user for an unauthenticated request, and a key is no user. Its default needs
+    # django.contrib.auth, which a site of programs may not have.
+    is_default = "UNAUTHENTICATED_USER" not in api_settings.user_settings
+    if is_default and not apps.is_installed("django.contrib.auth"):
+        return None
     make: Any = api_settings.UNAUTHENTICATED_USER
     return make() if make else None
 

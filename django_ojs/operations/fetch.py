@@ -264,8 +264,9 @@ def may_find(queues: Sequence[str]) -> bool:
     while a transaction keeps an old snapshot open, because it has no floor (see
     `storage.claim_floors`).
     """
-    each = [_HAS_JOB.format("%s")] * len(queues)
-    return raw_queries.holds(" OR ".join([*each, *filter(None, _may_open())]), queues)
+    conditions = [*[_HAS_JOB.format("%s")] * len(queues), *_may_open()]
+    # Without queues and rules there is no condition, and no job.
+    return bool(conditions) and raw_queries.holds(" OR ".join(conditions), queues)
 
 
 def _without_jobs(queues: Sequence[str]) -> frozenset[str]:
@@ -276,9 +277,8 @@ def _without_jobs(queues: Sequence[str]) -> frozenset[str]:
     """
     if claim_floors.floors.in_use:
         return frozenset()
-    opened = list(filter(None, _may_open()))
-    if opened and raw_queries.holds(" OR ".join(opened)):
-        return frozenset()
+    if may_find(()):
+        return frozenset()  # Held jobs, of whichever queue, may be opened.
     link = database.connection()
     found: set[str] = set()
     for first in range(0, len(queues), _NAMED_AT_ONCE):
@@ -289,12 +289,13 @@ def _without_jobs(queues: Sequence[str]) -> frozenset[str]:
     return frozenset(queues) - found
 
 
-def _may_open() -> list[str | None]:
+def _may_open() -> list[str]:
     """Return the conditions of extensions that held jobs may be opened."""
-    return [
+    found = [
         hooks.contained(name, "failed to say whether jobs may be opened", rule.may_open, None)
         for name, rule in hooks.registry.named_rules()
     ]
+    return [condition for condition in found if condition]
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:

@@ -43,8 +43,9 @@ def report(
     if not claim.holds(job):
         details = {"job_id": str(job_id), "current_state": job.state}
         raise ClaimLost("The job is active under another claim.", details=details)
-    before, now = job.progress, timezone.now()
-    job.progress = after(before, reported, run=job.run, now=now)
+    now = timezone.now()
+    job.progress = after(job.progress, reported, run=job.run, now=now)
+    is_told = _is_to_be_told(job.progress, now)
     until = worker_activity.extended()
     Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=until)
     for hook in registry.reported:
@@ -52,20 +53,26 @@ def report(
     worker_activity.after_progress(job.worker_id, principal)
     numbers = {(job.queue, job.type): 1}
     database.after_commit(lambda: count(Count.PROGRESS_UPDATES, numbers))
-    _publish(job, before, now)
+    if is_told:
+        _publish(job)
     return job
 
 
-def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
-    share = job.progress.get("progress")
-    if share is None or not is_published(EventType.JOB_PROGRESS):
-        return
-    if before is not None and before["run"] == job.run and before.get("progress") is not None:
-        since = now - times.parse_timestamp(before["updated_at"], "updated_at")
+def _is_to_be_told(progress: dict[str, Any], now: datetime) -> bool:
+    """Whether an event of this progress is due; note then that there is one."""
+    if progress.get("progress") is None or not is_published(EventType.JOB_PROGRESS):
+        return False
+    if (told_at := progress.get("told_at")) is not None:
+        since = now - times.parse_timestamp(told_at, "told_at")
         if timedelta(0) <= since < EVENT_EVERY:
-            return
+            return False
+    progress["told_at"] = progress["updated_at"]
+    return True
+
+
+def _publish(job: Job) -> None:
     message = (job.progress.get("data") or {}).get("message")
-    data = {"progress_percent": round(100 * share, 2)}
+    data = {"progress_percent": round(100 * job.progress["progress"], 2)}
     if message and isinstance(message, str):
         data["progress_message"] = clean(message, MAX_MESSAGE_CHARACTERS)
     publish(EventType.JOB_PROGRESS, of_run, job, **data)

@@ -186,7 +186,7 @@ def _insert_and_give(insert: Callable[..., Jobs], *args: Any) -> Jobs:
             models = [job.model() for job in jobs]
             hooks.call_within(registry.stored, models)
             if then := registry.stored_and_committed:
-                database.after_commit(partial(hooks.call_after, then, models))
+                database.after_commit(lambda: hooks.call_after(then, models))
     return jobs
 
 

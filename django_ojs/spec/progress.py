@@ -88,6 +88,8 @@ def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: da
         "progress": max(shares, default=None),
         "data": earlier.get("data") if report.data is None else dict(report.data),
         "updated_at": format_timestamp(now),
+        # When the latest event of the run's progress was published.
+        "told_at": earlier.get("told_at"),
     }
     return {name: value for name, value in kept.items() if value is not None}
 

@@ -3,8 +3,8 @@
 `hooks.publish` takes them. `extensions/events/spec.py` has the form in which they are stored and
 sent.
 
-No data carries arguments, results or backtraces: permission to read events does not include those,
-and an event outlives its job.
+No data carries results, backtraces, or arguments (except in limit keys): permission to read events
+does not include those, and an event outlives its job.
 """
 
 import re

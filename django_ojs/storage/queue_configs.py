@@ -234,9 +234,9 @@ def changed() -> None:
 def _read() -> tuple[dict[str, dict[str, Any]], list[str], dict[str, int], list[str]]:
     connection, dialect = database.connection(), database.dialect()
     if connection.in_atomic_block and dialect.has_one_writer:
-        # A transaction that reads first and writes then may fail on SQLite where one that writes
-        # first waits; the job that is about to be stored needs the lock anyhow. The transaction is
-        # the caller's: nothing else of it may change.
+        # On SQLite, a transaction that reads before it writes may fail where one that writes first
+        # waits. Most callers store a job, so the lock is taken now. Nothing else is changed in the
+        # caller's transaction.
         dialect.begin_write(connection)
     rows = raw_queries.values(Queue, _SNAPSHOT_COLUMNS, _HAS_SOMETHING)
     return (

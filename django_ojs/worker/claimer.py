@@ -88,7 +88,9 @@ class Claimer:
         self._heartbeat = heartbeat
         self._job_log = job_log
         self._siblings = siblings
-        self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
+        self._queues = QueueSelection(
+            config.queues, max_age=config.poll_interval.total_seconds(), due=config.once
+        )
         self._turns = Turns(config.order)
         #: How many jobs it has claimed.
         self.claimed = 0

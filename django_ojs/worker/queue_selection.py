@@ -8,24 +8,29 @@ from typing import Final
 from django_ojs.conf import settings
 from django_ojs.handler_registry import registry
 from django_ojs.spec.scheduling import ALL
-from django_ojs.spec.states import WAITING
+from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import counts
 
 _DEFAULT_QUEUE: Final = "default"
 
 
 class QueueSelection:
-    """The queues of a worker in order; `*` becomes the names of the other queues with jobs."""
+    """The queues of a worker in order; `*` becomes the names of the other queues with jobs.
 
-    def __init__(self, queues: Sequence[str], *, max_age: float) -> None:
+    `due`: the worker's claims promote due jobs (see `fetch`), so that it also needs the queues that
+    have scheduled or retryable jobs only.
+    """
+
+    def __init__(self, queues: Sequence[str], *, max_age: float, due: bool = False) -> None:
         self._queues = tuple(queues)
         self._max_age = max_age
+        self._states = WAITING if due else {State.AVAILABLE}
         self._read_at: float | None = None if ALL in self._queues else math.inf
         # The queues that had jobs when they were read, and the queues that have got a job since.
         self._read: frozenset[str] = frozenset()
         self._added: frozenset[str] = frozenset()
-        # The added queues in the last list, and this list, because sorting many queues may take
-        # longer than a claim.
+        # The last list, and the added queues in it. It is kept, because sorting many queues may
+        # take longer than a claim.
         self._listed: tuple[frozenset[str] | None, tuple[str, ...]] = None, ()
 
     def current(self) -> tuple[str, ...]:
@@ -38,7 +43,7 @@ class QueueSelection:
             # the query.
             self._read_at, self._added, self._read = now, frozenset(), frozenset()
             try:
-                self._read, self._listed = self._with_jobs(), (None, ())
+                self._read, self._listed = counts.queues_with(self._states), (None, ())
             except BaseException:
                 self._read_at = None
                 raise
@@ -63,10 +68,6 @@ class QueueSelection:
         """Add queues that have got a job, until the queues are read again."""
         if new := set(queues).difference(self._read, self._added):
             self._added = self._added | new
-
-    def _with_jobs(self) -> frozenset[str]:
-        found = counts.by_queue().items()
-        return frozenset(name for name, states in found if not WAITING.isdisjoint(states))
 
 
 def handler_queues() -> dict[str, list[str]]:

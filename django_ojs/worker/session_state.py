@@ -20,10 +20,10 @@ from django_ojs.storage.dialects import execute_wrappers
 #: The names of the threads whose connections the worker keeps from job to job.
 THREADS: Final = ("ojs-slot", "ojs-sync")
 
-#: Settings that the worker itself changes end with the transaction, or are set back.
-_OWN: Final = r"(?:LOCAL|TRANSACTION|CONSTRAINTS|STATEMENT|NAMES)\b"
+#: Settings that end with the transaction, or that the worker sets back.
+_OWN: Final = r"(?:LOCAL|TRANSACTION|CONSTRAINTS|STATEMENT)\b"
 _OWN_SESSION: Final = r"SESSION\s+(?:innodb_lock_wait_timeout|max_statement_time)\b"
-#: Functions that are called alone and change no session.
+#: Functions that change no session, or of which `_HAS` decides whether a call does.
 _HARMLESS: Final = (
     r"(?:pg_|ojs_|current_|(?:set_config|now|clock_timestamp|version|count|nextval|currval|setval"
     r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)\b)"

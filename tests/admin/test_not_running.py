@@ -199,7 +199,7 @@ def test_a_limit_of_its_key_is_named_with_the_jobs_that_run() -> None:
     job = push(queue="email", rate_limit=policy)
     fetch.fetch(["email"], count=9)
     said, html = reason(job)
-    assert said.startswith("It waits for its limit: of the key acme, 3 of 3 jobs run.")
+    assert said.startswith("It waits for its limit: 3 of 3 jobs run with the key acme.")
     assert "Running jobs" in html
     ack.ack(running[0].pk)
     push(queue="email", rate_limit=policy, priority=1)

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from django_ojs.extensions.events.models import Event
 from django_ojs.models import Attempt, Worker
-from django_ojs.operations import ack, cancel, fail, progress
+from django_ojs.operations import ack, cancel, fail, progress, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.progress import Report
@@ -77,6 +77,23 @@ def test_a_worker_that_shut_down_has_a_page_and_is_not_among_the_dead() -> None:
     client = root()
     assert "shut down" in text(client, "worker/done/change/")
     assert "Died" not in text(client, "worker/")
+
+
+def test_a_name_that_is_no_queue_has_no_link() -> None:
+    """`*` of a worker and the default policy of an event have no page."""
+    factories.WorkerFactory(id="all", queues=("email", "*"))
+    queues.configure_default({"max_size": 5})
+    client = root()
+
+    def links(address: str) -> set[str]:
+        page = client.get(at(address)).content.decode()
+        return set(re.findall(r'href="[^"]*/queue/([^/"]+)/change/"', page))
+
+    assert "queue.config_updated" in text(client, "event/")
+    assert links("event/") == set()
+    assert links("worker/all/change/") == {"email"}
+    removal.remove("all")
+    assert links("worker/all/change/") == {"email"}
 
 
 @pytest.mark.parametrize("page", ["queue", "apikey"])

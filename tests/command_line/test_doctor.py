@@ -367,7 +367,7 @@ def test_a_replication_slot_without_a_reader_is_found() -> None:
     try:
         found = _horizon_of("ojs_doctor")
         assert re.search(
-            r"slot ojs_doctor \(physical\) is not used; it keeps .* MiB", found["text"]
+            r"slot ojs_doctor \(physical\) is not used; it holds back .* MiB", found["text"]
         )
         execute(found["cure"].rpartition(": ")[2])
         assert "ojs_doctor" not in doctor("horizon").out

@@ -263,7 +263,7 @@ for first in range(0, JOBS, 1000):
 """
 #: Print all that a site shows of itself.
 LOOK = """
-import hashlib, sys
+import hashlib, inspect, sys
 import django_ojs as ojs
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
@@ -306,6 +306,7 @@ shown = {{
     "paths": {{path: client.get(path).status_code for path in {paths!r}}},
     "commands": parser.format_help(),
     "lines": lines,
+    "names": [name for name, _ in inspect.getmembers(ojs)],
     "modules": [each for each in sys.modules if each.startswith("django_ojs.extensions.")],
     "states": sorted(set(Job.primary.values_list("state", flat=True))),
 }}
@@ -395,6 +396,7 @@ def check_absent(found: Any, extension: Optional) -> None:
     if extension.page:
         assert extension.page not in found["index"]
     assert "/admin/django_ojs/job/" in found["index"]
+    assert not extension.names.intersection(found["names"])
     for name in extension.names:
         assert f'Add "{extension.app}" to INSTALLED_APPS' in found["lines"][name]
     assert f'Add "{extension.app}" to INSTALLED_APPS' in found["told"][extension.name]
@@ -409,6 +411,7 @@ def check_absent(found: Any, extension: Optional) -> None:
 def check_present(found: Any, extension: Optional) -> None:
     assert extension.tables <= set(found["tables"])
     assert not extension.names.intersection(found["lines"])
+    assert extension.names <= set(found["names"])
     assert "INSTALLED_APPS" not in found["told"].get(extension.name, "")
     assert found["keeps"]
     assert extension.page in found["index"]
@@ -461,3 +464,28 @@ def test_what_is_not_installed_is_not_there_and_what_is_taken_out_leaves_nothing
             assert after["rows"].keys() == alone["rows"].keys()
             for table, rows in alone["rows"].items():
                 assert after["rows"][table] == rows, table
+
+
+#: Print what a worker logs at its start, and what `doctor` says.
+TOLD = """
+import io, logging
+log, said = io.StringIO(), io.StringIO()
+logging.getLogger("django_ojs").addHandler(logging.StreamHandler(log))
+call_command("ojs_worker", once=True)
+call_command("ojs", "doctor", "--only", "remains", stdout=said)
+print(json.dumps([log.getvalue(), said.getvalue()]))
+"""
+
+
+@pytest.mark.smoke
+def test_what_was_taken_out_without_its_tables_is_named_by_workers_and_doctor(
+    project: Site,
+) -> None:
+    (outbox,) = (each for each in OPTIONAL if each.name == "outbox")
+    before = 'call_command("migrate", verbosity=0)\n'
+    project.run((*CORE, outbox.app), f"{before}MANY = 1\n{outbox.use}")
+    log, said = project.ask(CORE, TOLD)
+    assert "extensions that are not installed here: outbox. What they" in log
+    assert "The database has the extension outbox, which is not installed here." in said
+    log, said = project.ask((*CORE, outbox.app), TOLD)
+    assert "not installed" not in log + said

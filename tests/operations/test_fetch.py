@@ -388,6 +388,10 @@ class TestWhetherAFetchMayFindAJob:
         LimitCheckFactory()
         assert fetch.may_find(["a"])
 
+    def test_none_is_found_in_no_queue(self) -> None:
+        push()
+        assert not fetch.may_find([])
+
     def test_it_is_one_statement(self, django_assert_num_queries: Any) -> None:
         with django_assert_num_queries(1, using=database.alias()):
             fetch.may_find([f"q{number}" for number in range(20)])

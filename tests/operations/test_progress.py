@@ -118,8 +118,9 @@ def test_progress_is_an_event_once_a_second_at_most() -> None:
     progress.report(job.id, Report(data={"phase": 1}))
     for share in (0.25, 0.5):
         progress.report(job.id, Report(progress=share))
-    stored = dict(read(job.id).progress) | {"updated_at": "2026-01-01T00:00:00.000Z"}
+    stored = dict(read(job.id).progress) | {"told_at": "2026-01-01T00:00:00.000Z"}
     Job.objects.filter(pk=job.id).update(progress=stored)
+    # The report a moment before has had no event, so this one has.
     progress.report(job.id, Report(progress=0.655, data={"message": "row 655"}))
     reported = Event.objects.filter(type="job.progress").order_by("id")
     assert [event.data["progress_percent"] for event in reported] == [25.0, 65.5]

@@ -254,10 +254,10 @@ REJECTED: list[tuple[object, str]] = [
     (chain(job("Bad")), "steps[0].type must be dotted segments"),
     (chain(job(), job(priority=1000)), "steps[1].priority must be between"),
     (chain(nested(MAX_DEPTH)), f"{DEEP} is nested more than 10 levels deep"),
-    (chain(*[job()] * (MAX_CHAIN_STEPS + 1)), "steps must be at most 1000 steps of a chain"),
+    (chain(*[job()] * (MAX_CHAIN_STEPS + 1)), "steps must contain at most 1000 steps in a chain"),
     (
         graph(node("0"), *(node(str(n + 1), str(n)) for n in range(MAX_CHAIN_STEPS))),
-        "steps must be at most 1000 steps of a chain",
+        "steps must contain at most 1000 steps in a chain",
     ),
     (batch(job()), "callbacks must hold at least one of on_complete, on_success, on_failure"),
     (batch(job(), on_fail=job()), "callbacks must hold only on_complete"),

@@ -131,18 +131,45 @@ def test_a_queue_that_gets_a_job_while_the_list_is_read_is_not_forgotten(
     assert selection.read_at == -math.inf
     assert selection.current() == ("a",)
     read_at = selection.read_at
-    real = counts.by_queue
+    real = counts.queues_with
 
-    def by_queue() -> Any:
-        real()
+    def queues_with(states: Any) -> frozenset[str]:
+        real(states)
         # Its last job ended, and another one comes after the database has looked.
         selection.add(["a"])
-        return {}
+        return frozenset()
 
-    monkeypatch.setattr(counts, "by_queue", by_queue)
+    monkeypatch.setattr(counts, "queues_with", queues_with)
     assert selection.current() == ("a",)
     assert selection.read_at > read_at
     assert QueueSelection(("x",), max_age=0).read_at == math.inf
+
+
+@pytest.mark.django_db
+def test_a_queue_in_which_no_job_is_available_is_left_out_unless_claims_promote() -> None:
+    factories.push(queue="now")
+    factories.in_state("scheduled", queue="later")
+    factories.in_state("retryable", queue="again")
+    for state in ("pending", "active", "completed", "discarded"):
+        factories.in_state(state, queue=state)
+    assert QueueSelection(("*",), max_age=0).current() == ("now",)
+    assert QueueSelection(("*",), max_age=0, due=True).current() == ("again", "later", "now")
+
+
+@both
+def test_a_worker_of_all_queues_waits_for_the_first_job_of_the_database(
+    shop: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with working(queues=("*",)) as process:
+
+        def polled_at() -> float:
+            return process._claimer.began_at if hasattr(process, "_claimer") else 0.0
+
+        eventually(polled_at, "it polls")
+        first = polled_at()
+        eventually(lambda: polled_at() > first, "it polls again")
+        assert becomes(stored(ojs.enqueue("email.send")), "completed")
+    assert not caplog.records
 
 
 @both

@@ -19,7 +19,7 @@ from django_ojs.storage.figures import counts
 #: What goes wrong if an object of the schema is missing.
 _WHY: Final = {
     "TRIGGER": (
-        "Jobs that change meanwhile are not counted, or their workflows and limits do not go on."
+        "Jobs that change without it are not counted, or their workflows and limits get stuck."
     ),
     **dict.fromkeys(("FUNCTION", "PROCEDURE"), "Enqueues fail, or jobs are not counted."),
     "INDEX": (
@@ -93,7 +93,7 @@ def _indexes() -> Iterator[Finding]:
         yield Finding(
             kind="index_invalid",
             subject=broken.name,
-            text=f"The index {broken.name} is not valid: it was not built to its end.",
+            text=f"The index {broken.name} is not valid: its build did not finish.",
             why="No query uses it, and every write still pays for it.",
             cure=f"REINDEX INDEX CONCURRENTLY {broken.name};",
         )

@@ -119,15 +119,10 @@ def _horizon() -> Iterator[Finding]:
                 )
             case "slot" if not holder.active or (holder.transactions or 0) >= TRANSACTIONS:
                 text = (
-                    f"The replication slot {holder.name} ({holder.detail}) is behind; it keeps "
+                    f"The replication slot {holder.name} ({holder.detail}) is "
+                    f"{'behind' if holder.active else 'not used'}; it holds back "
                     f"{grouped(holder.transactions or 0)} transactions and "
                     f"{grouped((holder.wal_bytes or 0) >> 20)} MiB of WAL."
-                    if holder.active
-                    else (
-                        f"The replication slot {holder.name} ({holder.detail}) is not used; it "
-                        f"keeps {grouped(holder.transactions or 0)} transactions and "
-                        f"{grouped((holder.wal_bytes or 0) >> 20)} MiB of WAL."
-                    )
                 )
                 yield Finding(
                     kind="slot_behind",

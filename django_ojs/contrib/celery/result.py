@@ -306,7 +306,7 @@ def _check_may_wait() -> None:
         raise RuntimeError("A task that waits for another one may wait for ever: use a chain.")
     if database.connection().in_atomic_block:
         raise RuntimeError(
-            "get() inside of a transaction: its jobs run only after it has committed."
+            "get() cannot wait in a transaction: its jobs run only after it has committed."
         )
 
 

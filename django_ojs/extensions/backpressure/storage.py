@@ -82,7 +82,7 @@ class Load:
         )
 
     def pressure(self, bound: Backpressure) -> float:
-        """Return depth divided by bound, of the bound that is nearer."""
+        """Return which part of the bound is used; of two bounds, of the one that is fuller."""
         parts = [0.0]
         if bound.max_depth:
             parts.append(self.jobs / bound.max_depth)

@@ -11,7 +11,7 @@ from django_ojs.extensions.checkpoints import spec as checkpoint
 from django_ojs.models.base import StoredModel
 from django_ojs.spec import json
 
-#: The number of the extension, and its bit in `Job.marks`: a run has saved a checkpoint.
+#: The number of the extension, and its bit in `Job.marks`, set once a checkpoint is saved.
 NUMBER: Final = 18
 MARK: Final = 1 << NUMBER
 

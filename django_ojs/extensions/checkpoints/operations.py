@@ -22,7 +22,7 @@ from django_ojs.storage import database, transitions
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 #: Milliseconds to wait for the row of a checkpoint while the row of its job is locked. A short
-#: transaction ends within them.
+#: transaction ends within this time.
 ROW_TIMEOUT_MS: Final = 20
 
 
@@ -113,7 +113,7 @@ def delete(job_id: UUID) -> None:
 
 
 def _no_wait() -> AbstractContextManager[None]:
-    """Fail instead of waiting for the row of a checkpoint while the row of its job is locked.
+    """Fail instead of waiting long for the row of a checkpoint, with the row of its job locked.
 
     The open transaction of a handler may hold the row for as long as the handler runs; meanwhile
     the lock of the job would block the heartbeats of its worker. The error is a contention error,

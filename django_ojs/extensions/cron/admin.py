@@ -247,7 +247,7 @@ def _skipped_because(job: CronJob) -> StrOrPromise:
 
 
 def _durations(runs: Sequence[_Run]) -> svg.Chart | None:
-    """Return how long the latest runs took, the latest at the right, or None for fewer than two."""
+    """Return a chart of how long the latest runs took, or None for fewer than two."""
     found = [
         elapsed(job.started_at, job.finished_at).total_seconds()
         for each in reversed(runs)

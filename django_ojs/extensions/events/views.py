@@ -32,7 +32,8 @@ from django_ojs.spec.scopes import Scope
 class EventView(JobView):
     """The events that match all filters, in the order of the commits, without gaps.
 
-    The scope for reading jobs suffices, because an event has neither arguments nor results.
+    The scope for reading jobs suffices, because an event has no results, and arguments only in
+    limit keys.
     """
 
     needs = {"GET": Scope.READ}

@@ -321,7 +321,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
 
     @admin.display(description=gettext_lazy("rescheduled"))
     def rescheduled(self, row: LimitKey) -> str:
-        # Rescheduled jobs still wait, even if they are due much later.
+        # The waiting jobs include rescheduled ones, even those that are due much later.
         until = row.rescheduled_until
         left = None if until is None else until - timezone.now()
         if left is None or left.total_seconds() <= 0:

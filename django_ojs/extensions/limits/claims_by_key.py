@@ -9,8 +9,8 @@ it again, however many jobs wait for their keys. It stays available. When a job 
 is no longer active, a trigger adds a row to a journal (`LimitCheck`) in the same transaction; a
 claim that a rate stopped adds a row that is due when the rate has room. A claim, or the
 maintenance, takes the rows that are due under the lock of the key, and opens as many of the best
-held jobs as may start. No job is forgotten that was held while another one ended: either the row of
-the other one is committed later, or the claim no longer counted the other one.
+held jobs as may start. A job that is held while another one ends is not forgotten: either the row
+in the journal is committed later, or the claim no longer counted the job that ended.
 
 A claim checks the limits of an open job again before it starts. The statement that claims jobs
 without a limit by key takes no job that has one.
@@ -64,7 +64,7 @@ from django_ojs.storage.next_starts import next_starts
 #: How long the row of a key is kept after it is no longer needed.
 _MARGIN: Final = timedelta(minutes=1)
 
-#: How many jobs get their keys at a time.
+#: How many jobs `catch_up` gives their keys at a time.
 _AT_ONCE: Final = 1000
 
 #: The drops of a key are counted together while less than this time is between two of them.
@@ -135,7 +135,7 @@ def begin(request: ClaimRequest) -> RuledClaim:
 
 
 def holds(keys: Collection[UUID]) -> dict[UUID, int]:
-    """Return the given jobs that have a limit by key, because claims decide about them."""
+    """Return OPEN for each of these jobs that has a limit by key: claims decide about it."""
     limited = Job.primary.annotate(key=KeyOfJob()).filter(OneOf("pk", keys), key__isnull=False)
     return dict.fromkeys(limited.values_list("pk", flat=True), OPEN)
 
@@ -145,7 +145,7 @@ def catch_up() -> None:
     # A discarded job may be retried, and then has the limit, too.
     ended = TERMINAL - {State.DISCARDED}
     limited = Job.primary.exclude(state__in=ended).filter(options__has_key="rate_limit")
-    # A process that knows no limits has stored them without their keys, and has checked nothing.
+    # A process without this extension has stored them, without keys and without checks.
     keyless = limited.alias(key=KeyOfJob()).filter(key__isnull=True).only("pk", "queue", "options")
     some = list(keyless.order_by("pk")[:_AT_ONCE])
     while some:
@@ -167,7 +167,7 @@ def _is_valid(policy: Any) -> bool:
 
 
 def full_among(queues: Collection[str]) -> Collection[str]:
-    """Return those of these queues in which all available jobs are still held."""
+    """Return in which of these queues all available jobs are still held."""
     full = statements().full_queues(queues)
     for queue in full:
         next_starts.note_soon(queue)
@@ -198,7 +198,7 @@ class _Claim(RuledClaim):
 
     def read(self, candidates: Sequence[Candidate]) -> None:
         found = [each for each in candidates if isinstance(each, KeyCandidate)]
-        # The order of another rule finds jobs without their keys.
+        # If another rule orders the jobs, they come without their keys.
         others = [each for each in candidates if each.hold and not isinstance(each, KeyCandidate)]
         if others:
             found += statements().locked(others)

@@ -54,8 +54,8 @@ class Use:
     def claimed_at(self, at: datetime) -> Self:
         """Return the use with the time at which jobs were claimed.
 
-        A process may be suspended between the two statements. Starts that were counted too early
-        would leave their window too early.
+        A process may be suspended after it has read the use and before it claims. Starts that were
+        counted too early would leave their window too early.
         """
         return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
 
@@ -95,7 +95,7 @@ def try_lock(queue: str) -> bool:
 def use(queue: str) -> Use | None:
     """Return how much of its limits a queue uses, as stored now, or None if it has no limits.
 
-    The result is exact under the lock.
+    The result is exact while the limits are locked.
     """
     return uses([queue]).get(queue)
 
@@ -152,10 +152,10 @@ def begin(request: ClaimRequest) -> RuledClaim:
 
 
 def full_among(queues: Collection[str]) -> Collection[str]:
-    """Return those of these queues that are at their limits.
+    """Return which of these queues are at their limits.
 
     It is not exact, because only a claim takes the lock. A queue that gets room in the meantime is
-    claimed from the next time.
+    tried again by the next claim.
     """
     full = {
         queue: used for queue, used in uses(queues).items() if not used.room and not used.was_ahead

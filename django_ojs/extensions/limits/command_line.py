@@ -215,7 +215,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="with list: all keys that have jobs, not only those that hold some back",
+        help="with list: all keys, not only those at a limit, paused, overridden or dropping jobs",
     )
     add_limit(parser, 50, "with list: the number of keys (default: %(default)d)")
     parser.add_argument(

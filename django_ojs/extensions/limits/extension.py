@@ -54,7 +54,7 @@ class QueueLimitsExtension(Extension):
         return (route(path, views.QueueRateLimit, "ojs-admin-queue-rate-limit"),)
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Delete the starts that no limit of a rate counts any more."""
+        """Delete the starts of queues that no rate needs any more."""
         from django_ojs.extensions.limits import pruning
 
         pruner = pruning.StartsPruner()
@@ -89,7 +89,7 @@ class KeyLimitsExtension(Extension):
         from django_ojs.operations import queue_rows
 
         claims_by_key.catch_up()
-        # The maintenance does it too, but claims may come before it.
+        # The maintenance does this too, but claims may come first.
         queue_rows.put_rules_right()
 
     def due_steps(self) -> Sequence[DueStep]:
@@ -103,8 +103,8 @@ class KeyLimitsExtension(Extension):
                 batch=limit_journal.KEYS_AT_ONCE,
                 when=limit_journal.due_condition,
             ),
-            # This reads all jobs that wait with a limit by key, for errors that normally do not
-            # happen.
+            # This reads all waiting jobs with a limit by key, so it runs rarely: it repairs only
+            # errors that should not happen.
             DueStep(run=claims_by_key.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=claims_by_key.prune, interval=60.0),
         )
@@ -204,7 +204,7 @@ class QueueLimits(ClaimRule):
         return claims_by_queue.begin(request)
 
     def full_among(self, queues: Collection[str]) -> Collection[str]:
-        """Return those of these queues that are at their limits."""
+        """Return which of these queues are at their limits."""
         from django_ojs.extensions.limits import claims_by_queue
 
         return claims_by_queue.full_among(queues)
@@ -226,7 +226,7 @@ class KeyLimits(ClaimRule):
         return claims_by_key.begin(request)
 
     def full_among(self, queues: Collection[str]) -> Collection[str]:
-        """Return those of these queues in which all available jobs are still held."""
+        """Return in which of these queues all available jobs are still held."""
         from django_ojs.extensions.limits import claims_by_key
 
         return claims_by_key.full_among(queues)

@@ -31,7 +31,7 @@ _MOST_NAMED: Final = 5
 
 
 def condition() -> str:
-    """Return the SQL condition that there is something to find."""
+    """Return the SQL condition that there may be something to find."""
     ago = database.dialect().ago
     dropped = f"dropped_at > {ago(claims_by_key.DROPPED_WITHIN.total_seconds())}"
     return raw_queries.condition(LimitKey, f"{dropped} OR paused_until > {ago(0)}")
@@ -113,7 +113,7 @@ def _more_paused(number: int) -> Finding:
         kind="limit_keys_paused",
         text=f"More limit keys that are paused: {grouped(number)}.",
         why="None of their jobs starts before the ends of their pauses.",
-        cure="Resume those whose cause is over.",
+        cure="Resume each key when the cause of its pause is over.",
         command="ojs limits list",
         pages=(AdminPage(model=LimitKey),),
     )

@@ -131,7 +131,7 @@ def _split(
 
 
 def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
-    """Note that no job of these keys is held, and report the keys that had none for a minute.
+    """Note that no job of these keys is held, and report those without a held job for a minute.
 
     Without the minute there would be too many events: near the limit of a key, its jobs are held
     and opened many times a minute.

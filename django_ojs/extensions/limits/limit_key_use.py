@@ -21,8 +21,8 @@ from django_ojs.spec import json
 #: The strategies that can hold the jobs of a key.
 STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")
 
-#: A rescheduled job is due at most this long after its key is expected to have room, because its
-#: time may be estimated wrongly: other jobs of the key are cancelled, or its limits change.
+#: A rescheduled job is due at most this long after its key is expected to have room, because the
+#: estimate is wrong if other jobs of the key are cancelled or its limits change.
 RESCHEDULED_WITHIN: Final = timedelta(hours=1)
 
 #: A limit on running jobs does not tell when it will have room. Rescheduled jobs are therefore due
@@ -33,7 +33,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class KeyOfJob(Func):
-    """The limit key of a job, as the indexes by key have it."""
+    """The limit key of a job, as the same SQL expression that is indexed."""
 
     output_field = CharField()
     template = "(%(expressions)s ->> 'limit_key')"
@@ -69,7 +69,7 @@ class KeyUse(Use):
     dropped_at: int | None = None
 
     def under(self, policy: Mapping[str, Any]) -> "KeyUse":
-        """Return the use under the limits of a job that has a policy."""
+        """Return the use under the limits of this policy and of the override."""
         return replace(self, limit=RateLimit.of_job({**policy, **self.override}))
 
     def after_start(self) -> "KeyUse":
@@ -109,7 +109,7 @@ class KeyUse(Use):
 
 
 def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
-    """Return how much of their limits keys use; exact under their locks."""
+    """Return how much of its limits each key uses; exact while the keys are locked."""
     if not keys:
         return {}
     found = {}
@@ -134,7 +134,7 @@ def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
 
 
 def waits_for(job: Job, may_see: bool) -> Waits | None:
-    """Return which limit of its key a job waits for; `may_see`: the reader may see arguments."""
+    """Return which limit of its key a job waits for, with arguments only if `may_see`."""
     stored = stored_key(job)
     if stored is None:
         return None
@@ -146,8 +146,8 @@ def waits_for(job: Job, may_see: bool) -> Waits | None:
         sentence = f"Its key {key} is paused, and its jobs may start in {duration}."
     elif limit.concurrency is not None and used.active >= limit.concurrency:
         sentence = (
-            f"It waits for its limit: of the key {key}, {formatting.grouped(used.active)} of "
-            f"{formatting.grouped(limit.concurrency)} jobs run."
+            f"It waits for its limit: {formatting.grouped(used.active)} of "
+            f"{formatting.grouped(limit.concurrency)} jobs run with the key {key}."
         )
     elif used.seconds_to_rate > 0:
         sentence = (
@@ -161,7 +161,7 @@ def waits_for(job: Job, may_see: bool) -> Waits | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyStatus:
-    """A key, for people and for the HTTP API."""
+    """The state of a key, for people and for the HTTP API."""
 
     key: str
     #: The limits of one of its jobs, with its override applied.
@@ -175,7 +175,7 @@ class KeyStatus:
 
 
 def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
-    """Return the keys in this order. Up to `most` waiting jobs of each are counted."""
+    """Return the keys in this order. The number of waiting jobs of each is exact up to `most`."""
     uses = uses_of(keys)
     rows = statements().keys_waiting(keys, most) if keys else []
     waiting = {key: (number, parsed(policy)) for key, number, policy in rows}

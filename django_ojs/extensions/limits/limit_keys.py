@@ -47,7 +47,7 @@ def get(key: str) -> KeyStatus:
 
 
 def known(keys: Collection[str]) -> dict[str, LimitKey]:
-    """Return those of these keys that have jobs or a stored row."""
+    """Return which of these keys have jobs or a stored row."""
     possible = [key for key in keys if _is_key(key)]
     found = limit_key_use.status_of(possible, most=1)
     return {
@@ -71,7 +71,7 @@ def listing(wanted: PageRequest) -> Page[KeyStatus]:
     counted = keys[: keyset.COUNT_LIMIT]
     return _with_status(
         replace(
-            # The database may sort texts in another order.
+            # The database may sort texts in another order than Python.
             keyset.page_of_all(sorted(counted), _BY_KEY, wanted),
             count=lambda: (len(counted), len(keys) > len(counted)),
         )

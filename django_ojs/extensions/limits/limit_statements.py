@@ -1,4 +1,4 @@
-"""The statements about limits, by the database of the jobs."""
+"""The SQL statements about limits, for each kind of database."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -66,7 +66,7 @@ class LimitUse(NamedTuple):
 class LimitStatements:
     """The statements of PostgreSQL and SQLite. Those of MariaDB differ in parts."""
 
-    #: The limit key of a job in SQL, as its index has it.
+    #: The limit key of a job, as the same SQL expression that is indexed.
     limit_key: ClassVar[str]
     #: The condition that the key of a job with a limit is not busy. It is false in a transaction of
     #: one snapshot (REPEATABLE READ), which cannot see that others have used the key since.
@@ -81,7 +81,7 @@ class LimitStatements:
         )
 
     def queues_use(self, queues: Collection[str]) -> list[LimitUse]:
-        """Return the limits of queues and how much of them they use; exact under their locks."""
+        """Return the limits of queues and their use, exact while the limits are locked."""
         return [LimitUse(*row) for row in self._of_keys("queues_use", queues)]
 
     def store_starts(self, queue: str, starts: str) -> None:
@@ -127,7 +127,7 @@ class LimitStatements:
         ]
 
     def not_busy(self, busy: Collection[str]) -> Condition:
-        """Return the condition that a job has no key or one that is not among these."""
+        """Return the condition that a job has no key, or a key that is not among these."""
         if not self.is_free:
             return "", {}
         return f"(hold <> {OPEN} OR ({self.is_free}))", {"busy_keys": self._dialect.texts(busy)}
@@ -140,7 +140,7 @@ class LimitStatements:
         return self._files.rows("candidates", values, is_repeated=True, isolation=isolation)
 
     def keys_use(self, keys: Collection[str]) -> list[KeyRow]:
-        """Return how much of their limits keys use; exact under their locks."""
+        """Return how much of its limits each key uses; exact while the keys are locked."""
         return [KeyRow(*row) for row in self._of_keys("keys_use", keys)]
 
     def keys_waiting(self, keys: Collection[str], most: int) -> list[tuple[str, int, str | None]]:
@@ -191,7 +191,7 @@ class LimitStatements:
         return self._files.rows("held_behind", values)
 
     def full_queues(self, queues: Collection[str]) -> list[str]:
-        """Return those of these queues whose available jobs are all held, if no key is due."""
+        """Return in which of these queues all available jobs are held, if no key is due."""
         return [queue for (queue,) in self._of_keys("full_queues", queues)]
 
     def recheck(self) -> int:

@@ -1,4 +1,4 @@
-"""Deletes the starts of queues that no rate needs: its limit is gone, or all starts are old."""
+"""Deletes the starts of queues that no rate needs: the rate is gone, or all starts are old."""
 
 from typing import Final
 

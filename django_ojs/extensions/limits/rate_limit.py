@@ -34,8 +34,8 @@ class OnLimit(StrEnum):
     DROP = "drop"
 
 
-#: A window stores starts by part of its period, which has this many. A part counts as if all starts
-#: were at its end, so a window opens up to a fiftieth of its period late, and never early.
+#: A window divides its period into this many parts, and counts the starts in each as if they were
+#: at the end of the part, so a window opens up to a fiftieth of its period late, and never early.
 PARTS: Final = 50
 
 #: A throttle makes up for starts that it missed within this many milliseconds, because a worker
@@ -150,7 +150,7 @@ class Starts:
         )
 
     def in_window(self, rate: Rate, now: int) -> int:
-        """Return how many started within the period of a rate."""
+        """Return how many jobs started within the period of a rate."""
         return sum(n for _, n in self._log(rate, now))
 
     def window_moves_at(self, rate: Rate, now: int) -> int | None:
@@ -181,7 +181,7 @@ class Starts:
         return max(times)
 
     def after(self, limit: RateLimit, number: int, now: int) -> "Starts":
-        """Return the starts with `number` more of them now, without those that no rate needs."""
+        """Return the starts with `number` new ones now, without old ones that no rate needs."""
         windows = {}
         for rate in limit.windows:
             end = _part_end(rate.period_ms, now)
@@ -234,7 +234,7 @@ class Starts:
     def _arrival(self, rate: Rate, now: int) -> float:
         interval = _interval(rate)
         most = max(0, int(TOLERANCE_MS / interval) - 1)
-        # After a long time without a start, the first one is due now.
+        # After a long time without a start, starts of at most TOLERANCE_MS are made up for.
         return max(self.throttles.get(interval, float(now)), now - most * interval)
 
 

@@ -90,7 +90,7 @@ _FIELDS: Final = tuple(each.name for each in fields(RateLimitPolicy))
 
 
 def check_template(template: object, parameters: Collection[str] | None) -> None:
-    """Check the names in the template of a key. If `parameters` is None, any may be a parameter.
+    """Check the names in the template of a key. If `parameters` is None, any name may be one.
 
     Raises InvalidRequest.
     """
@@ -132,10 +132,10 @@ def hide_arguments(
     is_hidden: Callable[[str], bool],
     replacement: str,
 ) -> str | None:
-    """Return a key with the arguments in it replaced, or None if none of the templates fits it.
+    """Return a key with its hidden arguments replaced, or None if no template fits it.
 
-    Each template has its job type. `is_hidden` returns whether an argument with a name, or an
-    attribute or item of one, has to be replaced. If several templates fit, the one that hides most
+    Each template comes with its job type. `is_hidden` returns whether the argument, attribute or
+    item with a name has to be replaced. If several templates fit, the one that hides most
     is used.
     """
     found: list[tuple[int, str]] = []

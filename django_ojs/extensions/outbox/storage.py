@@ -236,7 +236,8 @@ def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
 def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: int) -> int:
     """Delete sent and rejected rows after their retention times, oldest first. Return how many."""
     count = 0
-    # A job may have waited for long before it was sent and rejected; its index has the creation.
+    # A job may have waited for long before its rejection, so both times are compared. The index has
+    # the creation.
     since = Now() - keep_rejected
     was_sent = Q(sent_at__isnull=True) | Q(sent_at__lt=since)
     for old, order in (

@@ -1,4 +1,4 @@
-"""Figures by the minute: the source of every chart, so that none reads the jobs."""
+"""Figures by the minute, from which charts of rates and durations are drawn without the jobs."""
 
 from django.db import models
 

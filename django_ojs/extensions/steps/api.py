@@ -33,8 +33,8 @@ def run(
 
     An exception of the function fails the job, whose retry policy decides what follows. With
     `retry`, the step has attempts of its own. Between them the job is scheduled, and spends none of
-    its own. When they are spent, the job fails for good with StepFailed, which is also an instance
-    of the class of the last error.
+    its own. When the step has none left, the job fails for good with StepFailed, which is also an
+    instance of the class of the last error.
     """
     result: R = current().run(name, function, args, kwargs, retry)
     return result
@@ -97,7 +97,7 @@ def gather(name: str, jobs: Iterable[Request], /) -> list[Any]:
     """Start jobs, and return their results, in order, when all have ended.
 
     `steps.gather("labels", [label.s(part) for part in parts])`. Meanwhile the job is scheduled, and
-    uses no worker. Raises StepFailed if a job did not complete.
+    uses no worker. Raises StepFailed if a job did not complete, and WaitTimedOut.
     """
     return current().gather(name, list(jobs))
 
@@ -108,10 +108,10 @@ async def agather(name: str, jobs: Iterable[Request], /) -> list[Any]:
 
 
 def version(name: str, latest: int = 1, /) -> int:
-    """Return the version of a part of the program with which this job began it.
+    """Return the version of a part of the program with which this job began the part.
 
     if steps.version("tax"):
-        steps.run("tax", compute_tax, order_id)  # new: jobs that had come by here before have 0
+        steps.run("tax", compute_tax, order_id)  # new: jobs that had passed this line have 0
 
     It is `latest` for a job that comes here for the first time, and is stored for its later runs.
     """

@@ -21,6 +21,6 @@ class StepFailed(StepError):
 
 
 class WaitTimedOut(TimeoutError):
-    """The signal that a step waited for did not come in time. The step has ended with this."""
+    """A step waited too long for a signal, or for jobs. The step has ended with this error."""
 
     ojs_retryable: ClassVar[bool] = False

@@ -7,6 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, run_steps, transfer
 from django_ojs.extensions.steps.errors import StepError
@@ -35,7 +37,7 @@ class _Taken:
         self.steps = None if run_steps.is_thread_of_worker() else Steps(run)
 
     def made(self) -> Steps:
-        """Return the steps, which are created if they are not yet."""
+        """Return the steps; create them if they do not exist yet."""
         with _making:
             if self.steps is None:
                 self.steps = Steps(self.run)
@@ -69,10 +71,14 @@ class StepsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Delete old signals."""
+        """Delete old signals, and wake jobs that another process did not wake."""
         from django_ojs.extensions.steps import pruning
 
-        return (DueStep(run=pruning.prune_signals, interval=60.0),)
+        asleep = gathering.LeftAsleep()
+        return (
+            DueStep(run=pruning.prune_signals, interval=60.0),
+            DueStep(run=asleep.wake, interval=60.0, batch=gathering.WALK),
+        )
 
     def routes(self) -> Sequence[Any]:
         """Return the routes for workers in other languages."""
@@ -91,7 +97,7 @@ class StepsExtension(Extension):
         return (Declared(custom="django-ojs:steps"),)
 
     def may_find(self) -> str:
-        """Return the SQL condition that a job is scheduled, as each job is that waits in a step."""
+        """Return the SQL condition that a job is scheduled, as is each job that waits in a step."""
         from django_ojs.extensions.steps.findings import condition
 
         return condition()
@@ -122,10 +128,10 @@ class StepsExtension(Extension):
 
 
 def current() -> Steps:
-    """Return the steps of the run in this context. Raises StepError outside of one."""
+    """Return the steps of the run in this context. Raises StepError outside of a run."""
     taken = _current.get()
     if taken is None:
-        raise StepError("Steps are for the handler of a job, on its thread or in its tasks.")
+        raise StepError("Only the handler of a job can take steps, on its thread or in its tasks.")
     return taken.made()
 
 
@@ -150,7 +156,7 @@ async def _around_async_run(taken: _Taken, go_on: Callable[[], Any]) -> Any:
     try:
         outcome = await go_on()
         if taken.steps is not None:
-            taken.steps.finish()
+            await sync_to_async(taken.steps.finish)()
         return outcome
     except Suspension as suspension:
         return suspension.suspended

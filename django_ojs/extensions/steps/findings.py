@@ -16,7 +16,7 @@ _MOST: Final = 5
 
 
 def condition() -> str:
-    """Return the SQL condition that there is something to find."""
+    """Return the SQL condition that there may be something to find."""
     return raw_queries.condition(Job, f"state = '{State.SCHEDULED.value}'")
 
 

@@ -1,10 +1,11 @@
 """Jobs that a step starts and waits for, as a group of `extensions.workflows`.
 
-Only steps of this kind need that extension, so it is imported when one does.
+Only steps of this kind need that extension, so it is imported inside of functions.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.not_installed import check_module
-from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.storage import database
 from django_ojs.storage.claimed_job import Claimed
@@ -26,6 +27,9 @@ WORKFLOW: Final = "workflow"
 
 #: How the names of these workflows begin.
 _PREFIX: Final = "steps.gather "
+
+#: Waiting steps that one call of `LeftAsleep.wake` reads.
+WALK: Final = database.BATCH
 
 ENDS: Final = frozenset(
     {EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED}
@@ -41,7 +45,12 @@ def begin(job: Claimed, step: Step, requests: Sequence[Request]) -> None:
 
     store.lock(job)
     graph = group(*requests, name=f"{_PREFIX}{step.name}").graph()
-    step.signal, step.key = WORKFLOW, str(workflows.create(graph).pk)
+    try:
+        workflow = workflows.create(graph)
+    except Conflict as error:
+        # For the run, a Conflict means that it has lost its job.
+        raise DependencyFailed(error.message) from error
+    step.signal, step.key = WORKFLOW, str(workflow.pk)
     store.insert(job, step)
 
 
@@ -60,15 +69,28 @@ def results(step: Step) -> tuple[list[Any], list[str]]:
     steps = WorkflowStep.primary.filter(workflow_id=_id(step), type__isnull=False)
     keys = list(steps.order_by("position").values_list("pk", flat=True))
     jobs = {job.pk: job for job in Job.primary.filter(OneOf("pk", keys)).defer("args", "options")}
+    copies = _copies([key for key in keys if key not in jobs])
     found, failed = [], []
     for key in keys:
         job = jobs.get(key)
-        found.append(None if job is None else job.result)
-        if job is None or job.state != "completed":
-            failed.append(f"{key} was deleted" if job is None else f"{job.type} {key}: {job.state}")
+        found.append(copies.get(key) if job is None else job.result)
+        if job is None and key not in copies:
+            failed.append(f"{key} was deleted")
+        elif job is not None and job.state != "completed":
+            failed.append(f"{job.type} {key}: {job.state}")
     if not keys:
         failed.append(f"the workflow {step.key} was deleted")
     return found, failed
+
+
+def _copies(keys: Collection[UUID]) -> dict[UUID, Any]:
+    """Return the results of completed jobs that were pruned; their workflow keeps these longer."""
+    from django_ojs.extensions.workflows.models import StepState, WorkflowStep
+
+    steps = WorkflowStep.primary.filter(OneOf("pk", keys), state=StepState.COMPLETED)
+    rows = steps.values_list("pk", "result", "result_size") if keys else ()
+    # A result that is too large is not copied.
+    return {key: result for key, result, size in rows if result is not None or size is None}
 
 
 def ended(events: Sequence[NewEvent]) -> None:
@@ -82,6 +104,34 @@ def ended(events: Sequence[NewEvent]) -> None:
                 signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
             )
             sending.wake(set(found.values_list("job_id", flat=True)))
+
+
+class LeftAsleep:
+    """Wakes the jobs whose workflows ended in a process without this extension, which woke none."""
+
+    def __init__(self) -> None:
+        self._after = ""
+
+    def wake(self) -> int:
+        """Continue the walk over waiting steps, or begin a new one. Return how many were read."""
+        if not registry.has("workflows"):
+            return 0
+        from django_ojs.extensions.workflows.models import Workflow, WorkflowState
+
+        waiting = Step.primary.filter(
+            signal=WORKFLOW,
+            kind=StepKind.GATHER,
+            outcome=StepStatus.WAITING,
+            key__gt=self._after,
+        )
+        found = list(waiting.order_by("key").values_list("key", "job_id")[:WALK])
+        jobs = {UUID(key): job for key, job in found}
+        running = Workflow.primary.filter(OneOf("pk", list(jobs)), state=WorkflowState.RUNNING)
+        going_on = set(running.values_list("pk", flat=True))
+        if left := {job for key, job in jobs.items() if key not in going_on}:
+            database.in_write_transaction(partial(sending.wake, left))
+        self._after = str(found[-1][0]) if len(found) == WALK else ""
+        return len(found)
 
 
 def parents_ended(change: Change) -> None:

@@ -34,14 +34,14 @@ class StepStatus(models.TextChoices):
     """The outcome of a step."""
 
     DONE = "done", _("Done")
-    #: It sleeps, waits for a signal, or will be tried again. It is the last step of its job.
+    #: It sleeps, waits for a signal or jobs, or will be tried again; the job has no later step.
     WAITING = "waiting", _("Waiting")
     TIMED_OUT = "timed_out", _("Timed out")
     FAILED = "failed", _("Failed")
 
 
 class Step(StoredModel):
-    """One step of a job. Times are the database's.
+    """One step of a job. Its times are by the clock of the database.
 
     The steps of a job are numbered from 0 in the order in which its handler took them. The primary
     key keeps two runs from storing the same step, whatever else goes wrong.

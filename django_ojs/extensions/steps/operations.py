@@ -18,7 +18,7 @@ from django_ojs.storage import database, transitions
 
 @database.write_transaction
 def end_wait(job_id: UUID, number: int | None = None) -> Job:
-    """End what a job waits for: a sleep is over, a wait times out, a step is tried again now.
+    """End the wait of a job: a sleep is over, a wait times out, a step is tried again now.
 
     With `number`, do so only if this step waits. Raises JobNotFound, and Conflict when the job is
     not scheduled, or no such step waits.

@@ -108,7 +108,8 @@ def suspend(
     if taken.kind == StepKind.RUN:
         step.attempts += 1
         step.error = None if error is None else dict(error)
-    elif not is_new and (is_due(job, step) or was_woken(job, step)):
+    elif not is_new and (is_due(job, step) or (has_come is None and was_woken(job, step))):
+        # A wait that an operator interrupts has not timed out, and waits on.
         outcome = StepStatus.TIMED_OUT if taken.kind == StepKind.WAIT else StepStatus.DONE
         return _end(job, step, outcome, now, is_new=False)
     if is_new or taken.kind == StepKind.RUN:

@@ -143,8 +143,12 @@ class Steps:
             link = database.connection()
             taken = AtomicStep(pending=True, result=None)
             with database.atomic(), OwnTransaction(link):
-                yield taken
-                text, _ = self._encoded(step, taken.result)
+                try:
+                    yield taken
+                    text, _ = self._encoded(step, taken.result)
+                except Exception as error:
+                    self._fail(step, error, None, is_new=True)
+                    raise
                 self._insert(step, text)
             self._keep(step)
 
@@ -164,6 +168,8 @@ class Steps:
             self._suspend(step, is_new=is_new)
 
     def wait(self, name: str, key: str, timeout: timedelta | None) -> Any:
+        if not isinstance(key, str) or not 0 < len(key) <= MAX_NAME or "\0" in key:
+            raise StepError(f"The key of a signal is a text of 1 to {MAX_NAME} characters.")
         with self._next(StepKind.WAIT, name, signal=name, key=key) as (step, is_new):
             if not is_new and step.outcome != StepStatus.WAITING:
                 return self._known(step)
@@ -186,7 +192,11 @@ class Steps:
                 return []
             if is_new:
                 step.until, step.outcome = self._longest(), StepStatus.WAITING
-                self._stored(partial(gathering.begin, self._job, step, requests))
+                try:
+                    self._stored(partial(gathering.begin, self._job, step, requests))
+                except OJSError as error:
+                    self._fail(step, error, None, is_new=True)
+                    raise
             elif step.outcome != StepStatus.WAITING:
                 return list(self._known(step))
             if gathering.is_over(step):
@@ -234,9 +244,14 @@ class Steps:
             return version
 
     def finish(self) -> None:
-        """Check that the handler, which has returned, took all steps of its history."""
+        """Check that the handler, which has returned, took all steps of its history.
+
+        If its last step failed, and it caught the error, the step is stored.
+        """
         if self._over is not None:
             raise self._over
+        if self._failed is not None:
+            self._prepare()
         if self._history and self._position < len(self._history):
             left = self._history[self._position]
             raise ProgramChanged(
@@ -281,7 +296,7 @@ class Steps:
             raise StepError("Steps need a job that is stored: enqueue it, and let a worker run it.")
         if self._run.context.cancelled:
             raise ClaimLost(
-                "The job is not this run's any more: it takes no further step.",
+                "This run no longer holds the job: it takes no further step.",
                 details={"job_id": str(job.id)},
             )
         if self._run.handler.atomic:
@@ -365,7 +380,11 @@ class Steps:
         return step.value
 
     def _done(self, step: Step, result: Any, *, is_new: bool) -> Any:
-        text, value = self._encoded(step, result)
+        try:
+            text, value = self._encoded(step, result)
+        except ResultRejected as error:
+            self._fail(step, error, None, is_new=is_new)
+            raise
         if is_new:
             self._insert(step, text)
             self._keep(step)
@@ -450,7 +469,7 @@ class Steps:
             raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
-        """Write, and try again while the database is away, because the step has had its effect."""
+        """Write; repeat it while the database is unavailable: the step has had its effect."""
         link, backoff = database.connection(), Backoff()
         while True:
             try:
@@ -543,7 +562,7 @@ _NOT_OPEN: Final[_Depth] = (False, 0)
 
 
 def _depths() -> Mapping[str, _Depth]:
-    """Return how many atomic blocks each connection of this thread with a transaction is in."""
+    """Return the number of open atomic blocks of each connection that has a transaction."""
     return {
         link.alias: (True, len(link.atomic_blocks))
         for link in connections.all(initialized_only=True)
@@ -563,7 +582,7 @@ def is_thread_of_worker() -> bool:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "#" in name:
-        raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters, no '#'.")
+        raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters without '#'.")
 
 
 def _named(name: str, kind: str, key: str | None) -> str:
@@ -579,9 +598,9 @@ def _failure_of(step: Step) -> StepFailed:
         module, _, name = path.rpartition(".")
         try:
             raised = getattr(import_module(module), name)
-            made: Any = type(
-                f"StepFailed_{name}", (StepFailed, raised), {"__init__": Exception.__init__}
-            )
+            # The methods of the class need what its own __init__ would have set.
+            own = {"__init__": Exception.__init__, "__str__": Exception.__str__}
+            made: Any = type(f"StepFailed_{name}", (StepFailed, raised), own)
             both: StepFailed = made(message)
         except Exception:
             return StepFailed(message)

@@ -52,6 +52,6 @@ def wake(keys: set[UUID]) -> None:
     asleep = Job.primary.filter(pk__in=keys, state=State.SCHEDULED).only("pk", "queue")
     held = transitions.lock_all(asleep)
     states = {job.pk: State.SCHEDULED for job in held}
-    # The due time is set too, so that the row is as after a timer.
+    # The due time is set too, so that the row is the same as after a timer.
     transitions.apply(Trigger.TIMER, State.AVAILABLE, states, due_at=Now(), enqueued_at=Now())
     notify.workers_of({job.queue for job in held})

@@ -30,7 +30,7 @@ def now() -> datetime:
 
 
 def of(job: Held) -> list[Step]:
-    """Return the steps of a job, in order: one query."""
+    """Return the steps of a job, in order, read by one query."""
     return list(Step.primary.filter(job_id=job.id).order_by("number"))
 
 
@@ -40,8 +40,8 @@ def _insert_sql(vendor: str, columns: tuple[str, ...], worker: str, passes_by: b
     ops: Any = link.ops
     lock = ""
     if link.features.has_select_for_update:
-        # Until the commit, nothing takes the job back: no step is stored for a run that another one
-        # has followed. The commit comes soon, and heartbeats pass by the locked row.
+        # Until the commit, nothing takes the job from this run, so no step is stored after a later
+        # run has begun. The commit comes soon, and heartbeats pass by the locked row.
         lock = ops.for_update_sql(
             skip_locked=passes_by, no_key=link.features.has_select_for_no_key_update
         )
@@ -143,7 +143,7 @@ def suspend(
 def lock_signal(name: str, key: str) -> None:
     """Lock the signals of a name and key until the transaction ends.
 
-    Raises RowLocked within `database.passing_by`, where another transaction has the lock.
+    Raises RowLocked if another transaction has the lock, within `database.passing_by`.
     """
     # The length keeps names and keys apart: "a b" and "c" are not "a" and "b c".
     subject = f"steps signal {len(name)} {name} {key}"
@@ -174,6 +174,6 @@ def is_held(job: Job, claim: Claim) -> bool:
 
 def _lost(job: Held) -> ClaimLost:
     return ClaimLost(
-        "The job is not this run's any more: its step was not stored.",
+        "This run no longer holds the job: its step was not stored.",
         details={"job_id": str(job.id)},
     )

@@ -15,13 +15,13 @@ from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from django_ojs.storage.dialects.expressions import OneOf
 
-#: The signal that a step got is left out, because its number means nothing elsewhere.
+#: `signal_id` is left out, because it means nothing in another database.
 _PLAIN: Final = ("name", "kind", "outcome", "error", "attempts", "signal", "key")
 _TIMES: Final = ("until", "started_at", "ended_at")
 
 
 def exported(jobs: Sequence[Job]) -> dict[UUID, list[dict[str, Any]]]:
-    """Return the steps of these jobs: one query."""
+    """Return the steps of these jobs, read by one query."""
     found: defaultdict[UUID, list[dict[str, Any]]] = defaultdict(list)
     steps = Step.primary.filter(OneOf("job_id", [job.pk for job in jobs]))
     for step in steps.order_by("job_id", "number"):

@@ -21,15 +21,18 @@ def of(jobs: Sequence[Any]) -> Mapping[UUID, str]:
 
 
 def _sentence(step: Step) -> str:
-    since = f"since {duration(timezone.now() - step.started_at)}"
+    waited = duration(timezone.now() - step.started_at)
     until = absolute_time(step.until)
     match step.kind:
         case StepKind.WAIT:
-            return f"It waits for {step.signal} of {step.key} {since}, until {until}."
+            return f"It has waited {waited} for {step.signal} of {step.key}, at most until {until}."
         case StepKind.SLEEP:
-            return f"It sleeps in the step {step.name} {since}, until {until}."
+            return f"It has slept {waited} in the step {step.name}, and sleeps until {until}."
         case StepKind.GATHER:
-            return f"It waits for the jobs of the step {step.name} {since}, until {until}."
+            return (
+                f"It has waited {waited} for the jobs of the step {step.name}, "
+                f"at most until {until}."
+            )
         case _:
             failed = f"Its step {step.name} has failed (calls: {step.attempts})"
             return f"{failed}, and is tried again at {until}."

@@ -27,7 +27,7 @@ class TenantStatus:
 
 
 def busiest(status: QueueStatus, *, limit: int) -> list[TenantStatus]:
-    """Return the tenants with the most waiting jobs, or none if the queue names no tenants."""
+    """Return the tenants with the most waiting jobs, or none for a queue without tenants."""
     config = status.config
     if not has_tenants(config):
         return []

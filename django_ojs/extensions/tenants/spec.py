@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-#: The number of the extension, and its bit in `Job.marks`: the queue of the job names tenants.
+#: The number of the extension, and its bit in `Job.marks`, which the jobs of queues with settings
+#: for tenants have.
 NUMBER: Final = 10
 MARK: Final = 1 << NUMBER
 

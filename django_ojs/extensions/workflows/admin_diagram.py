@@ -15,7 +15,7 @@ from django_ojs.admin.job_list import STATE_BADGES, Badge
 from django_ojs.extensions.workflows.models import StepState
 from django_ojs.spec.states import State
 
-#: The most alike steps that are drawn one by one.
+#: More steps than this that are alike become one box.
 MAX_ALIKE: Final = 4
 MAX_WIDTH: Final = 5
 MAX_ROWS: Final = 30
@@ -83,7 +83,7 @@ class StepRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A box: one step, or several that are alike. `step` is None for several."""
+    """A box for one step, or for several; then `step` is None."""
 
     label: str
     text: str
@@ -147,7 +147,7 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
             )
     lines = _edges(steps, final)
     nodes = list(places.values())
-    # A line is left out if a way over another box connects the same two boxes.
+    # A line is left out if two lines by way of a third box connect the same boxes.
     after: defaultdict[int, set[int]] = defaultdict(set)
     for start, end in lines:
         after[start].add(end)
@@ -206,7 +206,7 @@ def _before(steps: Sequence[StepRow]) -> dict[int, list[int]]:
 
 
 def _edges(steps: Sequence[StepRow], clusters: Mapping[int, _Cluster]) -> list[tuple[int, int]]:
-    """Return the lines between clusters, by their `id`; a join stands for its sources."""
+    """Return the lines as pairs of clusters' `id()`; a join stands for its sources."""
     before = _before(steps)
     sources: dict[int, set[int]] = {}
     found: dict[tuple[int, int], None] = {}

@@ -56,7 +56,7 @@ def _ids(options: Options) -> list[UUID]:
 
 def _list(console: Console, options: Options) -> int:
     if options["ids"]:
-        raise usage_error("`list` has no ids: `manage.py ojs workflows show ID` shows one.")
+        raise usage_error("`list` takes no ids: `manage.py ojs workflows show ID` shows one.")
     page = read_page(options, partial(workflows.page, state=options["state"]))
     none = "No workflow is in this state." if options["state"] else "No workflows."
     is_table = write_list(console, "workflows", _COLUMNS, page.rows, none=none, next=page.after)
@@ -68,7 +68,7 @@ def _list(console: Console, options: Options) -> int:
 def _show(console: Console, options: Options) -> int:
     keys = _ids(options)
     if len(keys) > 1:
-        raise usage_error("Name one workflow: its steps are shown.")
+        raise usage_error("Name only one workflow: `show` lists its steps.")
     workflow = workflows.get(keys[0])
     steps = workflows.details(workflow)
     columns = _step_columns(steps)
@@ -165,12 +165,12 @@ def _hints(steps: list[StepDetail]) -> list[str]:
 def _cancel(console: Console, options: Options) -> int:
     keys = _ids(options)
     question = (
-        f"Cancel {grouped(len(keys))} workflow? Its jobs that have not ended are cancelled, those "
-        "that are running included."
+        f"Cancel {grouped(len(keys))} workflow? Its jobs that have not ended are cancelled, even "
+        "those that are running."
         if len(keys) == 1
         else (
             f"Cancel {grouped(len(keys))} workflows? Their jobs that have not ended are "
-            "cancelled, those that are running included."
+            "cancelled, even those that are running."
         )
     )
     ask(console, question, yes=options["yes"])

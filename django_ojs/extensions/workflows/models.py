@@ -174,7 +174,7 @@ class EndedWorkflowJob(StoredModel):
     """The end of a job of a workflow, until the workflow has been advanced.
 
     A trigger on `ojs_job` appends the rows, in the transaction that ends the job, so that no
-    operation can forget to. They are only appended and deleted: members of a group that end at the
+    operation can forget it. They are only appended and deleted: members of a group that end at the
     same time share no row.
     """
 

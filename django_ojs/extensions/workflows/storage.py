@@ -47,8 +47,8 @@ def take_ended_jobs(
 ) -> dict[UUID, dict[UUID, StepState]]:
     """Take up to `limit` rows out of the journal of workflows, which the caller has locked.
 
-    Return by workflow how each of its steps ended. A job that was retried by hand ends twice; the
-    first counts.
+    Return by workflow how each of its steps ended. A job that was retried by hand ends twice; its
+    first end counts.
     """
     dialect = database.dialect()
     if _is_mariadb():

@@ -79,7 +79,7 @@ def _found(recorder: Recorder, workflow_id: UUID) -> tuple[Workflow, list[UUID]]
 
 
 def _cleared(jobs: Collection[UUID]) -> None:
-    # A step has the id of its job. Workflows go first, because a deleted job fails its workflow.
+    # A step has the id of its job. Workflows go before the jobs, whose deletion would fail them.
     steps = WorkflowStep.primary.filter(pk__in=jobs)
     begun = set(steps.values_list("workflow_id", flat=True))
     for model in (EndedWorkflowJob, WorkflowStep):

@@ -193,7 +193,7 @@ class _Parts:
 
 
 def _type_of(detail: StepDetail) -> str:
-    """Return the type of a nested workflow, which its join tells."""
+    """Return the type of a nested workflow, by the fields of its join."""
     if detail.step.last_result:
         return "chain"
     return "batch" if detail.step.condition == Condition.NONE_FAILED else "group"

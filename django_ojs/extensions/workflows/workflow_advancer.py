@@ -1,6 +1,6 @@
 """Advance the workflows whose jobs this worker has ended, beside the thread that stores outcomes.
 
-The completer must not wait for it, because outcomes that are not stored are lost with the process.
+That thread must not wait, because outcomes that are not stored are lost with the process.
 """
 
 import threading

@@ -263,7 +263,8 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]]:
         """Return the numbers of jobs and of their bytes, after the columns `by`.
 
-        `by` is "state" or "queue, state". With `queues` or `states`, only these are counted.
+        `by` is "queue", "state" or "queue, state". With `queues` or `states`, only these are
+        counted.
         """
         conditions, values = ["1 = 1"], dict[str, str]()
         for column, wanted in (("queue", queues), ("state", states)):

@@ -29,6 +29,14 @@ def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     return summed((queue, state, number) for queue, state, number, _ in found)
 
 
+def queues_with(states: Iterable[State]) -> frozenset[str]:
+    """Return the queues that have a job in one of these states."""
+    found = database.dialect().counts(
+        database.connection(), "queue", states=[each.value for each in states]
+    )
+    return frozenset(queue for queue, number, _ in found if number > 0)
+
+
 def summed(rows: Iterable[tuple[str, str | None, int | None]]) -> dict[str, ByState]:
     """Return the counts of rows of (queue, state, number), in the order of the queues."""
     found: dict[str, ByState] = {}

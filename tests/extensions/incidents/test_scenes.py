@@ -393,7 +393,7 @@ def test_a_queue_that_a_limit_key_holds(overview: Overview, start: Start) -> Non
     overview.tells(
         "fair",
         "The oldest ready job of mail has waited too long; 2 jobs are ready.",
-        "Its oldest ready job: It waits for its limit: of the key .*, 1 of 1 jobs run.",
+        "Its oldest ready job: It waits for its limit: 1 of 1 jobs run with the key .*.",
     )
     assert "1 of 1 jobs run" in told("queue_late")["cause"]
 

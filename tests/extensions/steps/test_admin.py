@@ -58,7 +58,7 @@ def test_the_page_and_the_list_say_what_a_job_waits_for(ojs: TestContext) -> Non
     reason = why_not_running(program.job)
     assert reason is not None
     until = f"{program.job.due_at:%Y-%m-%d %H:%M:%S} UTC"
-    assert reason.sentence == f"It waits for packed of order-7 since 2 d, until {until}."
+    assert reason.sentence == f"It has waited 2 d for packed of order-7, at most until {until}."
     client = root()
     assert reason.sentence in text(client, page_of(program))
     assert reason.sentence in text(client, BASE)
@@ -74,8 +74,8 @@ def test_what_the_other_kinds_of_steps_wait_for(ojs: TestContext) -> None:
         return reason.sentence
 
     retry = django_ojs.RetryPolicy(max_attempts=3, initial_interval="PT1M")
-    assert "It sleeps in the step night since" in sentence(lambda ctx: steps.sleep("night", 60))
-    assert "It waits for the jobs of the step labels since" in sentence(
+    assert "in the step night, and sleeps until" in sentence(lambda ctx: steps.sleep("night", 60))
+    assert "for the jobs of the step labels, at most until" in sentence(
         lambda ctx: steps.gather("labels", [echo.s(1)])
     )
     ojs.clear()

@@ -51,6 +51,24 @@ def test_an_error_undoes_the_rows_and_the_step(ojs: TestContext) -> None:
     assert things() == ["attempt 2"]
 
 
+def test_a_failed_one_that_the_handler_catches_fails_in_each_replay(ojs: TestContext) -> None:
+    after, caught = Calls(fails=1), list[str]()
+
+    def sells(ctx: django_ojs.JobContext) -> None:
+        try:
+            with steps.atomic("reserve"):
+                raise ValueError("sold out")
+        except ValueError as error:
+            caught.append(str(error))
+            steps.run("order more", Calls())
+        steps.run("after", after)
+
+    program = Program(ojs, sells)
+    assert program.run(with_retries=True) == Drained(retryable=1, completed=1)
+    assert program.history == [("reserve", "failed"), ("order more", "done"), ("after", "done")]
+    assert caught == ["sold out", "sold out (the step 'reserve')"]
+
+
 def test_a_run_that_has_lost_its_job_leaves_no_rows(ojs: TestContext) -> None:
     def loses(ctx: django_ojs.JobContext) -> None:
         with steps.atomic("reserve"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import django_ojs
 from django_ojs.extensions import steps
+from django_ojs.extensions.steps import gathering
 from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.cancel import cancel
 from django_ojs.testing import Drained, TestContext
@@ -65,6 +68,36 @@ def test_a_job_that_fails_fails_the_step_in_each_run(ojs: TestContext) -> None:
     assert raised[0] == raised[1]
 
 
+def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: TestContext) -> None:
+    unique = django_ojs.UniquePolicy(on_conflict="ignore")
+    echo.options(unique=unique, scheduled_at="+PT1H").enqueue(1)
+    caught: list[tuple[str, bool]] = []
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        try:
+            steps.gather("labels", [echo.options(unique=unique).s(1)])
+        except Exception as error:
+            caught.append((str(error), ctx.cancelled))
+        steps.sleep("later", 60)
+
+    program = Program(ojs, labels)
+    assert program.run() == Drained(suspended=1)
+    assert program.history == [("labels", "failed"), ("later", "waiting")]
+    ojs.advance(timedelta(minutes=2))
+    assert program.run() == Drained(completed=1)
+    assert [is_lost for _, is_lost in caught] == [False, False]
+    assert all("The unique policy of the job found another one" in text for text, _ in caught)
+
+
+def test_a_result_outlives_its_job(ojs: TestContext) -> None:
+    program = Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1), echo.s()]))
+    program.run(max_jobs=1)
+    assert ojs.drain(max_jobs=2) == Drained(completed=2)
+    Job.objects.exclude(pk=program.id).delete()
+    assert program.run() == Drained(completed=1)
+    assert program.job.result == [[1], []]
+
+
 def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
     program = Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1), echo.s(2)]))
     program.run(max_jobs=1)
@@ -72,3 +105,27 @@ def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
     assert Workflow.objects.get().state == "cancelled"
     states = Job.objects.filter(type="testapp.echo").values_list("state", flat=True)
     assert list(states) == ["cancelled", "cancelled"]
+
+
+def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "WALK", 1)
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    programs[0].run(max_jobs=2)
+    asleep = gathering.LeftAsleep()
+    while asleep.wake():
+        pass
+    assert [program.job.state for program in programs] == ["scheduled"] * 2
+    (extension,) = (each for each in registry.extensions() if each.name == "steps")
+    registry.remove(extension)
+    try:
+        ojs.drain()
+    finally:
+        registry.register(extension)
+    assert [each.state for each in Workflow.objects.all()] == ["completed"] * 2
+    assert [program.job.state for program in programs] == ["scheduled"] * 2
+    while asleep.wake():
+        pass
+    assert ojs.drain() == Drained(completed=2)
+    assert [program.job.result for program in programs] == [[[1]]] * 2

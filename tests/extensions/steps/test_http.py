@@ -13,6 +13,7 @@ from django_ojs.extensions.steps import operations, store
 from django_ojs.extensions.steps.models import Step
 from django_ojs.models import Job
 from django_ojs.operations.retry import retry
+from django_ojs.operations.run_now import run_now
 from django_ojs.storage import transitions
 from tests.factories import in_state
 from tests.http.api import NOBODY, Api, make_key
@@ -108,6 +109,16 @@ def test_a_wait_that_timed_out_is_an_outcome_of_its_own() -> None:
     answer = worker.suspend(0, "packed", kind="wait", key="7", delay_ms=DAY_MS).ok()
     assert (answer["suspended"], answer["step"]["outcome"]) == (False, "timed_out")
     assert worker.steps() == [answer["step"]]
+
+
+def test_a_job_that_is_run_before_its_time_waits_on_and_sleeps_no_longer() -> None:
+    for values, suspended in (({"kind": "wait", "key": "7"}, True), ({"delay_ms": DAY_MS}, False)):
+        job = api.active()
+        first = Worker(job).suspend(0, "packed", **values).ok()
+        run_now(UUID(job["id"]))
+        answer = Worker(again(job)).suspend(0, "packed", **values).ok()
+        assert answer["suspended"] is suspended
+        assert answer["step"]["until"] == first["step"]["until"]
 
 
 def test_a_step_that_failed_is_tried_again_later() -> None:

@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 
 import django_ojs
 from django_ojs.extensions import steps
 from django_ojs.models import Attempt
 from django_ojs.operations.retry import retry
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.testing import Drained, TestContext
 from tests.extensions.steps.programs import AsyncProgram, Calls, Program
 
@@ -74,6 +76,39 @@ def test_the_error_of_a_step_is_of_the_class_that_its_function_raised(ojs: TestC
     assert len({str(error) for error in caught}) == 1
 
 
+@pytest.mark.parametrize("error", [ValidationError("not valid"), InvalidRequest("not valid")])
+def test_the_error_of_a_step_has_its_message_whatever_its_class(
+    ojs: TestContext, error: Exception
+) -> None:
+    def fails() -> None:
+        raise error
+
+    once = django_ojs.RetryPolicy(max_attempts=1)
+    program = Program(ojs, lambda ctx: steps.run("charge", fails, retry=once))
+    assert program.run() == Drained(discarded=1)
+    stored = program.job.error
+    assert stored["type"] == f"StepFailed_{type(error).__name__}"
+    assert stored["message"] == f"{error} (the step 'charge')"
+
+
+def test_a_handler_that_catches_the_last_error_of_its_last_step_completes(
+    ojs: TestContext,
+) -> None:
+    def fulfil(ctx: django_ojs.JobContext) -> Any:
+        try:
+            steps.run("charge", Calls(fails=9), retry=THRICE)
+        except steps.StepFailed:
+            return "not charged"
+
+    program = Program(ojs, fulfil)
+    for _ in range(2):
+        assert program.run() == SUSPENDED
+        ojs.advance(timedelta(minutes=2))
+    assert program.run() == COMPLETED
+    assert program.job.result == "not charged"
+    assert program.history == [("charge", "failed")]
+
+
 def test_a_handler_response_of_a_step_is_that_of_the_handler(ojs: TestContext) -> None:
     def gone() -> None:
         raise django_ojs.Discard("the order was deleted")
@@ -100,6 +135,24 @@ def test_async_steps_have_attempts_too(ojs: TestContext) -> None:
     assert program.run() == SUSPENDED
     ojs.advance(timedelta(minutes=2))
     assert program.run() == COMPLETED
+
+
+def test_an_async_handler_that_catches_the_last_error_completes(ojs: TestContext) -> None:
+    async def charge() -> None:
+        raise ValueError("not this time")
+
+    async def fulfil(ctx: django_ojs.JobContext) -> Any:
+        try:
+            await steps.arun("charge", charge, retry=THRICE)
+        except steps.StepFailed:
+            return "not charged"
+
+    program = AsyncProgram(ojs, fulfil)
+    for _ in range(2):
+        assert program.run() == SUSPENDED
+        ojs.advance(timedelta(minutes=2))
+    assert program.run() == COMPLETED
+    assert program.history == [("charge", "failed")]
 
 
 def test_a_new_part_of_a_program_is_for_jobs_that_come_there_first(ojs: TestContext) -> None:

@@ -182,6 +182,25 @@ def test_a_failed_step_that_the_handler_catches_fails_in_each_replay(ojs: TestCo
     assert program.history == [("charge", "failed"), ("undo", "done")]
 
 
+def test_a_rejected_result_that_the_handler_catches_is_rejected_in_each_replay(
+    ojs: TestContext,
+) -> None:
+    after, caught = Calls(fails=1), list[str]()
+
+    def goes_on(ctx: django_ojs.JobContext) -> None:
+        try:
+            steps.run("bad", lambda: {1, 2})
+        except Exception as error:
+            caught.append(str(error))
+        steps.run("good", Calls())
+        steps.run("after", after)
+
+    program = Program(ojs, goes_on)
+    assert program.run(with_retries=True) == Drained(retryable=1, completed=1)
+    assert program.history == [("bad", "failed"), ("good", "done"), ("after", "done")]
+    assert ["whose effects remain" in text for text in caught] == [True, True]
+
+
 def test_two_steps_at_the_same_time_are_refused(ojs: TestContext) -> None:
     async def both(ctx: django_ojs.JobContext) -> None:
         async def nothing() -> None:

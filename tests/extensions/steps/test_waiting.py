@@ -347,6 +347,14 @@ def test_a_signal_is_checked(name: str, key: str, payload: Any, error: type[Exce
         steps.signal(name, key, payload)
 
 
+@pytest.mark.parametrize("key", [7, "", "k" * 201, "a\0b"])
+def test_the_key_of_a_wait_is_checked(ojs: TestContext, key: Any) -> None:
+    program = Program(ojs, lambda ctx: steps.wait("packed", key))
+    assert program.run() == Drained(discarded=1)
+    assert "The key of a signal is a text of 1 to 200" in program.job.error["message"]
+    assert program.history == []
+
+
 def test_inline_runs_to_the_next_wait() -> None:
     steps_jobs.program = waits
     with testing.inline() as ojs:

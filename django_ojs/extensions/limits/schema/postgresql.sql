@@ -3,12 +3,12 @@
 -- The journal (see `limit_journal`) has the limit keys whose held jobs may be able to start. A job
 -- leaves its place under a limit by an UPDATE of its state, or by a DELETE. The
 -- triggers append a row in the same transaction, and lock no row that another writer needs. A held job
--- that has ended and comes back is checked as well. A job that a claim reschedules or drops at its
+-- that ended and is retried is checked as well. A job that a claim reschedules or drops at its
 -- limit makes no room for another one.
 --
 -- The conditions are evaluated for each row without a call of a function, and read `options` last.
 --
--- This file is run statement by statement: a blank line ends a statement, and there is none within
+-- This file is run statement by statement: a blank line ends a statement, and no statement contains
 -- one. It may be run again.
 
 -- The running jobs of a key.
@@ -20,7 +20,7 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
     ON ojs_job ((options ->> 'limit_key'), queue, hold, priority DESC, enqueued_at, id)
     WHERE state = 'available' AND (options ->> 'limit_key') IS NOT NULL;
 
--- The jobs of a key that it has rescheduled, or that are retried after its pause.
+-- The jobs of a key that are due later, such as rescheduled ones.
 CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job ((options ->> 'limit_key'), due_at)
     WHERE state IN ('scheduled', 'retryable') AND (options ->> 'limit_key') IS NOT NULL;
 

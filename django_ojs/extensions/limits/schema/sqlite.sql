@@ -15,7 +15,7 @@ CREATE INDEX IF NOT EXISTS ojs_job_limit_waiting
     ON ojs_job (options ->> '$.limit_key', queue, hold, priority DESC, enqueued_at, id)
     WHERE state = 'available' AND options ->> '$.limit_key' IS NOT NULL;
 
--- The jobs of a key that it has rescheduled, or that are retried after its pause.
+-- The jobs of a key that are due later, such as rescheduled ones.
 CREATE INDEX IF NOT EXISTS ojs_job_limit_due ON ojs_job (options ->> '$.limit_key', due_at)
     WHERE state IN ('scheduled', 'retryable') AND options ->> '$.limit_key' IS NOT NULL;
 

@@ -137,8 +137,8 @@ last_query: Final = in_memory_state.register(LastQuery())
 def advance_if_due() -> int:
     """Advance the workflows in which a job has ended, however it ended. Return how many.
 
-    Each FETCH over HTTP calls this as well. There may be very many, so the process queries at most
-    once in INTERVAL.
+    Each FETCH over HTTP calls this as well, which may be very often, so the process queries at
+    most once in INTERVAL.
     """
     return advance_due() if last_query.repeat(INTERVAL) else 0
 
@@ -163,7 +163,7 @@ def advance(*workflow_ids: UUID) -> None:
 
 @database.write_transaction
 def _advance(workflow_ids: Collection[UUID]) -> list[UUID]:
-    """Advance workflows by one transaction. Return those that no other process has locked."""
+    """Advance workflows in one transaction. Return those that no other process has locked."""
     found = Workflow.primary.select_for_update(skip_locked=True, no_key=True)
     locked = list(found.filter(OneOf("pk", workflow_ids)).order_by("pk"))
     keys = [workflow.pk for workflow in locked]
@@ -189,7 +189,7 @@ def _forget_pruned(workflow_ids: Collection[UUID]) -> None:
 def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:
     """Count the jobs that have ended, except those that the caller has cancelled; start none.
 
-    The caller has locked the workflow, and cancels it unless this ends it.
+    The caller has locked the workflow, and cancels it unless this call ends it.
     """
     while taken := workflows.take_ended_jobs([workflow.pk], AT_ONCE):
         states = taken[workflow.pk]

@@ -32,8 +32,8 @@ class WaitingWorkflows:
         self._waiting.put(workflow_id)
         for _ in range(ROUNDS):
             # A thread that finds the lock held has put its workflow into the queue before. The
-            # thread that holds the lock looks again after it has released it, so that no workflow
-            # is left in between.
+            # thread with the lock looks again after releasing the lock, and so takes this workflow,
+            # unless that was its last round.
             if self._waiting.empty() or not self._turn.acquire(blocking=False):
                 return
             try:

@@ -48,11 +48,11 @@ def check(graph: Graph) -> list[Envelope]:
 def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
     """Store a workflow and enqueue the jobs of its first steps, in the caller's transaction.
 
-    `has_transaction` says that the transactions that are open in this process are the caller's,
-    which they are not for a request over HTTP.
+    `has_transaction` is False for a request over HTTP: transactions that are open in this process
+    are then not the caller's.
 
     Raises as `check` does, DuplicateJob when the id is taken, QueueFull when there is no room for
-    the first jobs, and Conflict when the unique policy of one of them finds another job.
+    the first jobs, and Conflict when one of them is a duplicate, or is dropped.
     """
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})

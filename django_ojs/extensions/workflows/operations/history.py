@@ -19,7 +19,7 @@ _COLUMNS: Final = ("pk", "position", "callback", "state", "finished_at")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkflowEvent:
-    """An event of a workflow. `job_id` is the first job, the completed one, or the last to end."""
+    """An event of a workflow. `job_id` is its first job, the completed job, or the last to end."""
 
     order: int
     type: str

@@ -30,7 +30,7 @@ def condition() -> str:
 
 
 def prune(limit: int = AT_ONCE, *, steps: int = STEPS_AT_ONCE) -> int:
-    """Delete workflows that ended before KEEP_WORKFLOWS, after their steps. Return how many rows.
+    """Delete workflows that ended KEEP_WORKFLOWS ago, after their steps. Return how many rows.
 
     Their jobs are pruned like other jobs.
     """

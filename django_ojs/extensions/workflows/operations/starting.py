@@ -32,7 +32,7 @@ MAX_INLINE_BYTES: Final = 64 * 1024
 JOBS_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
-#: How often an enqueue is tried that fails with an error that may pass, and the seconds between two
+#: How often an enqueue is tried that fails with a temporary error, and the seconds between two
 #: tries, which double each time, up to the largest. All tries last about nine minutes.
 MAX_TRIES: Final = 10
 FIRST_DELAY: Final = 1.0
@@ -50,7 +50,7 @@ class Started:
     """What became of steps that were to start."""
 
     enqueued: list[WorkflowStep] = field(default_factory=list)
-    #: Steps whose queue has no room for their jobs, or whose unique key another transaction holds.
+    #: Steps whose queue is full or paused, or whose unique key another transaction holds.
     ready: list[WorkflowStep] = field(default_factory=list)
     #: The steps in `ready` whose unique key another transaction holds.
     locked: set[UUID] = field(default_factory=set)
@@ -210,7 +210,7 @@ def _record_rejection(
     if new and not full.is_busy:
         hooks.rejected(full, new)
     else:
-        # The hooks do this as well: the next transaction that needs a ticket then finds one.
+        # A hook `rejected` does this too: the next transaction that needs a ticket then finds one.
         queue = str(full.queue)
         database.after_commit(lambda: bounds.renew_tickets(queue))
 
@@ -219,7 +219,7 @@ def rejection_of(result: EnqueuedJob) -> dict[str, Any]:
     """Return the error of a step whose job was not stored, though no error was raised."""
     if result.outcome is Outcome.DUPLICATE:
         return _error(
-            DependencyFailed(f"The unique policy of the job found another one, {result.id}.")
+            DependencyFailed(f"The job is a duplicate of {result.id} by its unique policy.")
         )
     return _error(DependencyFailed("An enqueue middleware dropped the job."))
 
@@ -253,10 +253,10 @@ class ParentResults:
     def of(self, step: WorkflowStep) -> list[JSON]:
         """Return the results of its parents, in order, with None for one without a result.
 
-        A result over MAX_INLINE_BYTES becomes a reference, and so does one with which the results
-        of the step would be larger than the largest envelope.
+        A result over MAX_INLINE_BYTES becomes a reference, and so does a result for which the
+        results before it leave no room in the largest envelope.
         """
-        # The members of a group have the same parents, so their results are made once.
+        # The members of a group have the same parents, whose results are made once.
         parents = (step.workflow_id, tuple(step.parents))
         if parents not in self._made:
             room = [self._room]

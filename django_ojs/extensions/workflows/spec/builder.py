@@ -223,4 +223,4 @@ class GraphBuilder:
 def check_chain_length(steps: Sized, path: str) -> None:
     """Raise InvalidRequest when a chain has too many steps."""
     if len(steps) > MAX_CHAIN_STEPS:
-        raise InvalidRequest.of(path, f"must be at most {MAX_CHAIN_STEPS} steps of a chain")
+        raise InvalidRequest.of(path, f"must contain at most {MAX_CHAIN_STEPS} steps in a chain")

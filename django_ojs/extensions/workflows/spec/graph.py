@@ -29,7 +29,7 @@ class Condition(StrEnum):
     ANY_FAILED = "any_failed"
     #: No dependency was skipped: all of them have run, whatever the outcome.
     ALL_ENDED = "all_ended"
-    #: No dependency failed and at least one succeeded; a callback that was not needed is skipped.
+    #: No dependency failed and at least one succeeded; callbacks that did not apply are skipped.
     NONE_FAILED = "none_failed"
 
     def is_met(self, *, succeeded: int, failed: int, skipped: int) -> bool:
@@ -70,7 +70,7 @@ class GraphStep:
     #: the batch handle it.
     fails_workflow: bool = True
     name: str | None = None
-    #: Where the client's definition has it: `steps[1].jobs[0]`.
+    #: Its path in the client's definition, such as `steps[1].jobs[0]`.
     path: str = ""
 
     @property

@@ -51,7 +51,7 @@ class AdminView(OJSView):
         return self.listed(map(summary, page.rows), page.count())
 
     def confirmed_body(self) -> dict[str, Any]:
-        """Return the body of an action that cannot be undone. Raises InvalidRequest."""
+        """Return the body, which confirms what cannot be undone. Raises InvalidRequest."""
         data = self.body()
         fields.confirm(data)
         return data

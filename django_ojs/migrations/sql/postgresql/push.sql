@@ -97,12 +97,13 @@ END $$;
 
 -- PUSH of one available job with a generated id, unless a job in one of these `states` holds its unique
 -- key: the lock, the search and the INSERT in one call. `held_for`, in seconds, leaves out older jobs.
--- `stored_at`, NULL: nothing was stored, and the lock is released.
+-- `stored_at` is NULL if nothing was stored; the lock is then released.
 --
 -- The search sees what was committed while the call waited for the lock, because each statement has a
--- snapshot of its own. Where the transaction has one for all, nothing is stored, and `stored_at` is -1.
+-- snapshot of its own. If the transaction has a single snapshot, nothing is stored, and `stored_at` is -1.
 --
--- The session keeps the plan of the search. Made for a small table, it would not use the index.
+-- The session keeps the plan of the search. `enable_seqscan` is off, because a plan that was made for a
+-- small table would not use the index.
 --
 -- The inner block is a savepoint. It releases the lock, and leaves the caller's transaction usable if
 -- the lock cannot be had: the caller asks again, in a savepoint of its own, and gets the error.

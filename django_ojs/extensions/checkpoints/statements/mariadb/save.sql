@@ -1,4 +1,4 @@
--- Replaces the checkpoint of a job, unless a later run has saved one; the returned `run` tells.
+-- Replaces the checkpoint of a job, unless a later run has saved one. The returned `run` shows whose it is.
 --
 -- Each assignment sees the columns as set by those before it, so `run` is set last.
 INSERT INTO ojs_checkpoint (job_id, run, sequence, state, created_at)

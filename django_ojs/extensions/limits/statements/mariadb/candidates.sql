@@ -1,5 +1,5 @@
 -- The best jobs of a queue that are open only to claims with a rule and whose key is not in `busy`, locked.
--- `row_locks` locks the keys. A later statement counts how much of its limits a key uses, and must see what
+-- `try_lock` then locks the keys. A later statement counts how much of its limits a key uses, and must see what
 -- was committed before it: a caller's transaction with one snapshot gets no such jobs.
 SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), hold, {limit_key},
        JSON_EXTRACT(options, '$.rate_limit'), false

@@ -1,4 +1,4 @@
--- How much of its limits a key uses, for the holder of its lock: the columns of `KeyRow`. Times
+-- The columns of `KeyRow`: how much of its limits a key uses, exact while the key is locked. Times
 -- are in milliseconds.
 SELECT wanted.limit_key,
        (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.limit_key),

@@ -1,4 +1,4 @@
--- The limits of a queue and how much of them is used, for the holder of the limit's lock: the active jobs,
+-- The limits of a queue and how much of them is used, exact while the limits are locked: the active jobs,
 -- the starts, and the time in milliseconds; and whether the statement sees all that was committed
 -- before the lock was taken.
 SELECT %(key)s, (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(key)s),

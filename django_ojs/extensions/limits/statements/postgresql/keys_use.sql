@@ -1,4 +1,4 @@
--- How much of their limits keys use, for the holder of their locks: the columns of `KeyRow`.
+-- The columns of `KeyRow`: how much of its limits each key uses, exact while the keys are locked.
 -- Times are in milliseconds.
 SELECT wanted.key, (SELECT count(*) FROM ojs_job
         WHERE state {before_ack} AND options ->> 'limit_key' = wanted.key),

@@ -1,4 +1,4 @@
--- The waiting jobs of each key, counted up to twice a number, and the policy of one of its jobs.
+-- The waiting jobs of each key, counted up to twice `most`, and the policy of one of its jobs.
 --
 -- A job waits for its key if it is available, or due before the pause of the key ends or before the last
 -- rescheduled job is due. A second is added, because the job that pauses a key is due just after the pause.

@@ -1,4 +1,4 @@
--- How much of their limits keys use, for the holder of the write lock: the columns of `KeyRow`.
+-- The columns of `KeyRow`: how much of its limits each key uses, exact for the holder of the write lock.
 -- Times are in milliseconds.
 SELECT wanted.value,
        (SELECT count(*) FROM ojs_job

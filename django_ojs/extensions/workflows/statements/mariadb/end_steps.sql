@@ -1,4 +1,4 @@
--- Ends steps of workflows, which the caller has locked, as their jobs ended.
+-- Gives steps of workflows, which the caller has locked, the outcome of their jobs.
 --
 -- A job may have been retried or deleted since, so the state of a step is the given one, and
 -- only a completed step gets a result.

@@ -1,4 +1,4 @@
--- Ends steps of workflows, given as one JSON array of `{id, state}`, as their jobs ended.
+-- Gives steps of workflows the outcomes of their jobs, from one JSON array of `{id, state}`.
 --
 -- A job may have been retried or deleted since, so the state of a step is the given one, and
 -- only a completed step gets a result.
