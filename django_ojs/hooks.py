@@ -36,7 +36,7 @@ from django_ojs.extension import (
 )
 from django_ojs.spec import queue_config
 from django_ojs.spec.envelope import optional_checks, store_with
-from django_ojs.spec.errors import OJSError, QueueFull
+from django_ojs.spec.errors import InvalidRequest, OJSError, QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database
@@ -585,10 +585,21 @@ def exported(jobs: Sequence[Any]) -> dict[UUID, dict[str, Any]]:
 
 
 def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
-    """Call the hooks `imported`, in the transaction that has stored the jobs."""
+    """Call the hooks `imported`, in the transaction that has stored the jobs.
+
+    An error rejects the jobs, and not the file.
+    """
     for name, hook in registry.imported:
         if own := {key: values[name] for key, values in found.items() if name in values}:
-            hook(own)
+            try:
+                hook(own)
+            except (OJSError, *_OF_ALL):
+                raise
+            except Exception as error:
+                raise InvalidRequest(
+                    f"The extension {name} cannot import what it has of the job "
+                    f"({type(error).__name__})."
+                ) from error
 
 
 def is_unneeded() -> str:

@@ -3,7 +3,7 @@
 `apps` names the extensions of every site. Only these two files know the extensions by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -90,6 +90,17 @@ def missing_names() -> set[str]:
     if not apps.apps_ready:
         return set()
     return {name for module, names in NAMES.items() if _missing(module) for name in names.split()}
+
+
+def left_out(labels: Container[str]) -> list[str]:
+    """Return the extensions with these labels of apps that are not installed."""
+    from django.apps import apps
+
+    return [
+        name
+        for name in APPS
+        if f"ojs_{name}" in labels and not apps.is_installed(f"django_ojs.extensions.{name}")
+    ]
 
 
 def brought(name: str) -> Any:

@@ -92,6 +92,8 @@ class _Import:
         self._batch: list[tuple[int, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
         self.steps = 0
+        #: How many jobs have data of extensions that do not import any, by the extension's name.
+        self.left_out: Counter[str] = Counter()
         self.errors: list[dict[str, Any]] = []
 
     def read(self, lines: BinaryIO) -> None:
@@ -183,6 +185,10 @@ class _Import:
 
     def _count_steps(self, batch: list[tuple[int, dict[str, Any]]]) -> None:
         self.steps += sum(data.get("workflow_id") is not None for _line, data in batch)
+        known = {name for name, _hook in hooks.registry.imported}
+        for _line, data in batch:
+            if isinstance(own := data.get(EXTENSIONS), dict):
+                self.left_out.update(own.keys() - known)
 
     def _exists(self, number: int, key: object) -> None:
         self.counts["existing"] += 1
@@ -280,6 +286,11 @@ def _import(console: Console, options: Options) -> int:
         console.note(
             f"Jobs that were steps of workflows: {grouped(found.steps)}. Each is imported as a job "
             "of its own, which no later step follows."
+        )
+    for name, number in sorted(found.left_out.items()):
+        console.note(
+            f"Jobs with data of the extension {name}: {grouped(number)}. It is not installed here, "
+            "and the data is left out."
         )
     counts = _counts(found, ["valid"] if options["dry_run"] else Outcome)
     if console.as_json:

@@ -46,6 +46,10 @@ GAP = 0.025
 #: another process asks for it again.
 ASK_INTERVAL: Final = lease.TERM.total_seconds() / 2
 
+#: Seconds after which the holder passes the lease on if it lacks an extension of the database:
+#: only a process with the extension does its work.
+SHARE = 30.0
+
 #: How long work must have been overdue until workers without the lease help its holder with it.
 BEHIND = timedelta(seconds=2)
 #: The same for rows that are to be deleted, which may take longer.
@@ -167,7 +171,7 @@ class MaintenanceThread:
 
     def _work(self) -> None:
         due = dict.fromkeys([*self._steps, *self._helping], 0.0)
-        ask_at = 0.0
+        ask_at = pass_on_at = 0.0
         is_held = is_away = False
         pause, backoff = TICK, Backoff()
         try:
@@ -179,11 +183,18 @@ class MaintenanceThread:
                         # After an outage the sessions of all workers have ended, so the end of one
                         # proves nothing.
                         take = lease.take if is_away else self._dead_workers.take_lease
-                        is_held = (lease.renew if is_held else take)(self._worker_id)
+                        had, is_held = is_held, (lease.renew if is_held else take)(self._worker_id)
                         if is_away:
                             self._dead_workers.database_was_away()
                             is_away = False
                         ask_at = asked_at + ASK_INTERVAL
+                        if not had:
+                            pass_on_at = asked_at + SHARE
+                        elif is_held and asked_at >= pass_on_at:
+                            pass_on_at = asked_at + SHARE
+                            if lease.left_out():
+                                lease.give(self._worker_id)
+                                is_held, ask_at = False, asked_at + 2 * ASK_INTERVAL
                     if is_held and time.monotonic() < ask_at:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:

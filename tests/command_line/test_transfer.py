@@ -7,15 +7,18 @@ import io
 import json
 import os
 import tracemalloc
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import override_settings
 
 from django_ojs.command_line import transfer
 from django_ojs.command_line.console import Console
+from django_ojs.extension import Hooks
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import Job
 from django_ojs.operations import queues
@@ -29,6 +32,7 @@ from tests.command_line.run import Run, ojs
 from tests.factories import age, hourly, in_state, jobs, push, push_many
 from tests.http.api import Api
 from tests.operations.workflows.scenes import chain, create
+from tests.test_extension import Other, installed
 
 pytestmark = pytest.mark.django_db
 
@@ -195,6 +199,21 @@ def test_a_line_that_is_rejected_is_named_and_the_others_are_stored(load: Any) -
     assert "line 2: the document is not JSON:" in run.err
     assert "line 3: The line must be a JSON object: the envelope of a job.\n" in run.err
     assert "line 5: args must be an array" in run.err
+
+
+def test_an_extension_that_cannot_import_what_it_has_of_a_job_rejects_this_job_only(
+    load: Any,
+) -> None:
+    def imported(found: Mapping[UUID, Any]) -> None:
+        for value in found.values():
+            int(value)
+
+    with installed(Other(Hooks(imported=imported))):
+        run = load([envelope(ojs_extensions={"other": value}) for value in ("1", "a secret", "3")])
+    assert (run.code, jobs().count()) == (1, 2)
+    assert (
+        "line 2: The extension other cannot import what it has of the job (ValueError)" in run.err
+    )
 
 
 def test_a_line_that_is_too_long_is_rejected_and_the_next_one_is_read(

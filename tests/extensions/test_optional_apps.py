@@ -472,3 +472,28 @@ def test_what_is_not_installed_is_not_there_and_what_is_taken_out_leaves_nothing
             assert after["rows"].keys() == alone["rows"].keys()
             for table, rows in alone["rows"].items():
                 assert after["rows"][table] == rows, table
+
+
+#: Print what a worker logs at its start, and what `doctor` says.
+TOLD = """
+import io, logging
+log, said = io.StringIO(), io.StringIO()
+logging.getLogger("django_ojs").addHandler(logging.StreamHandler(log))
+call_command("ojs_worker", once=True)
+call_command("ojs", "doctor", "--only", "remains", stdout=said)
+print(json.dumps([log.getvalue(), said.getvalue()]))
+"""
+
+
+@pytest.mark.smoke
+def test_what_was_taken_out_without_its_tables_is_named_by_workers_and_doctor(
+    project: Site,
+) -> None:
+    (outbox,) = (each for each in OPTIONAL if each.name == "outbox")
+    before = 'call_command("migrate", verbosity=0)\n'
+    project.run((*CORE, outbox.app), f"{before}MANY = 1\n{outbox.use}")
+    log, said = project.ask(CORE, TOLD)
+    assert "extensions that are not installed here: outbox. What they" in log
+    assert "The database has the extension outbox, which is not installed here." in said
+    log, said = project.ask((*CORE, outbox.app), TOLD)
+    assert "not installed" not in log + said

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from django.apps import AppConfig
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+import tests.storage
 from django_ojs.command_line.database_check import require_database
 from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.checkpoints import operations as checkpoint
@@ -147,6 +149,20 @@ def test_an_extension_that_is_added_later_gets_its_schema_and_catches_up(colours
     assert colours.caught_up == 1
     Job.objects.all().delete()
     assert not counts.differences()
+
+
+def test_an_app_that_has_neither_models_nor_migrations_gets_its_schema(
+    colours: Colours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, real = AppConfig("colours", tests.storage), schema.apps.get_containing_app_config
+    monkeypatch.setattr(
+        schema.apps,
+        "get_containing_app_config",
+        lambda name: app if name == Colours.__module__ else real(name),
+    )
+    schema.create_missing("default")
+    assert of(colours) <= present()
+    require_database()
 
 
 def test_each_object_that_is_dropped_is_created_again(colours: Colours) -> None:

@@ -84,6 +84,20 @@ def test_one_does_it_for_all_and_the_next_takes_over_when_it_ends() -> None:
         eventually(lambda: Lease.objects.filter(holder="second").exists(), "the second has it")
 
 
+def test_a_process_that_lacks_an_extension_of_the_database_passes_the_lease_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenances, "SHARE", 0.0)
+    monkeypatch.setattr(maintenances, "ASK_INTERVAL", 0.02)
+    of_first = Lease.objects.filter(holder="first")
+    monkeypatch.setattr(lease, "left_out", lambda: ["cron"] if of_first.exists() else [])
+    with maintaining("first"):
+        eventually(of_first.exists, "the first has it")
+        with maintaining("second"):
+            eventually(Lease.objects.filter(holder="second").exists, "the second has it")
+        eventually(of_first.exists, "the first has it again")
+
+
 def test_whoever_has_no_lease_asks_for_it_less_often_than_it_makes_a_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -327,6 +341,42 @@ def test_if_the_conditions_cannot_be_checked_each_step_asks_for_itself(
 ) -> None:
     promotes_though_conditions_fail(monkeypatch, DataError("a secret"))
     assert "The conditions of the maintenance could not be checked" in caplog.text
+
+
+class Untabled(Stepping):
+    """An extension whose table is missing."""
+
+    TABLE = "ojs_that_is_missing"
+
+    def due_steps(self) -> Sequence[DueStep]:
+        return (
+            self.step("due", f"EXISTS (SELECT 1 FROM {self.TABLE})"),
+            DueStep(run=self.read, interval=1.0),
+        )
+
+    def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
+        return ()
+
+    def read(self) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {self.TABLE}")
+        return 0
+
+
+def test_a_table_that_is_missing_keeps_only_its_own_step_from_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    untabled = Untabled()
+    registry.register(untabled)
+    due = factories.push(scheduled_at=factories.HOUR)
+    factories.age(due.pk, timedelta(hours=2))
+    try:
+        with maintaining():
+            eventually(lambda: factories.read(due.pk).state == "available", "it is promoted")
+            eventually(lambda: "due" in untabled.ran, "the steps after it run")
+    finally:
+        registry.remove(untabled)
+    assert "The database does not respond" not in caplog.text
 
 
 @pytest.mark.postgresql

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from django_ojs.command_line.checks.finding import Check
-from django_ojs.finding import Finding
+from django_ojs.finding import Finding, Severity
 from django_ojs.formatting import grouped
-from django_ojs.not_installed import name_of
+from django_ojs.not_installed import line_to_add, name_of
+from django_ojs.operations.maintenance import lease
 from django_ojs.storage import remains
 
 _CURE: Final = (
@@ -16,6 +17,22 @@ _CURE: Final = (
 
 
 def _remains() -> Iterator[Finding]:
+    for name in lease.left_out():
+        yield Finding(
+            kind="remains_extension",
+            subject=name,
+            # Another deployment that works on the same database may have it.
+            severity=Severity.ADVICE,
+            text=f"The database has the extension {name}, which is not installed here.",
+            why=(
+                "What it has stored waits for a worker that has it: jobs of an outbox, schedules, "
+                "deliveries, the next steps of workflows."
+            ),
+            cure=(
+                f"{line_to_add(name)} To remove it for good, then run `manage.py migrate "
+                f"ojs_{name} zero`, and take the app out again."
+            ),
+        )
     for each in remains.objects():
         yield Finding(
             kind="remains_object",

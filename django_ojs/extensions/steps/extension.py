@@ -71,10 +71,14 @@ class StepsExtension(Extension):
         )
 
     def due_steps(self) -> Sequence[DueStep]:
-        """Delete old signals."""
+        """Delete old signals, and wake jobs that another process did not wake."""
         from django_ojs.extensions.steps import pruning
 
-        return (DueStep(run=pruning.prune_signals, interval=60.0),)
+        asleep = gathering.LeftAsleep()
+        return (
+            DueStep(run=pruning.prune_signals, interval=60.0),
+            DueStep(run=asleep.wake, interval=60.0, batch=gathering.WALK),
+        )
 
     def routes(self) -> Sequence[Any]:
         """Return the routes for workers in other languages."""

@@ -5,6 +5,7 @@ Only steps of this kind need that extension, so it is imported inside of functio
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,6 +27,9 @@ WORKFLOW: Final = "workflow"
 
 #: How the names of these workflows begin.
 _PREFIX: Final = "steps.gather "
+
+#: Waiting steps that one call of `LeftAsleep.wake` reads.
+WALK: Final = database.BATCH
 
 ENDS: Final = frozenset(
     {EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED}
@@ -100,6 +104,34 @@ def ended(events: Sequence[NewEvent]) -> None:
                 signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
             )
             sending.wake(set(found.values_list("job_id", flat=True)))
+
+
+class LeftAsleep:
+    """Wakes the jobs whose workflows ended in a process without this extension, which woke none."""
+
+    def __init__(self) -> None:
+        self._after = ""
+
+    def wake(self) -> int:
+        """Continue the walk over waiting steps, or begin a new one. Return how many were read."""
+        if not registry.has("workflows"):
+            return 0
+        from django_ojs.extensions.workflows.models import Workflow, WorkflowState
+
+        waiting = Step.primary.filter(
+            signal=WORKFLOW,
+            kind=StepKind.GATHER,
+            outcome=StepStatus.WAITING,
+            key__gt=self._after,
+        )
+        found = list(waiting.order_by("key").values_list("key", "job_id")[:WALK])
+        jobs = {UUID(key): job for key, job in found}
+        running = Workflow.primary.filter(OneOf("pk", list(jobs)), state=WorkflowState.RUNNING)
+        going_on = set(running.values_list("pk", flat=True))
+        if left := {job for key, job in jobs.items() if key not in going_on}:
+            database.in_write_transaction(partial(sending.wake, left))
+        self._after = str(found[-1][0]) if len(found) == WALK else ""
+        return len(found)
 
 
 def parents_ended(change: Change) -> None:

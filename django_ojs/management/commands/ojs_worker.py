@@ -26,6 +26,7 @@ from django_ojs.command_line.database_check import (
 )
 from django_ojs.conf import settings
 from django_ojs.logging import component
+from django_ojs.operations.maintenance import lease
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
@@ -266,6 +267,7 @@ class Command(BaseCommand):
             )
         self._log_start(config)
         self._warn_of_unbounded(config)
+        _warn_of_left_out()
         _tell_extensions()
         if options["check_start"]:
             return
@@ -350,6 +352,19 @@ def _which_jobs(
     except OJSError as error:
         raise CommandError(error.message) from None
     return {"queues": tuple(queues), "order": order}
+
+
+def _warn_of_left_out() -> None:
+    try:
+        names = with_retries(lease.left_out)
+    finally:
+        connections.close_all()  # As in _check_database.
+    if names:
+        logger.warning(
+            "The database has extensions that are not installed here: %s. What they have stored "
+            "waits for a worker that has them: see `manage.py ojs doctor --only remains`.",
+            ", ".join(names),
+        )
 
 
 def _tell_extensions() -> None:

@@ -3,8 +3,10 @@
 from collections.abc import Collection
 from datetime import timedelta
 
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.functions import Now
 
+from django_ojs import not_installed
 from django_ojs.models import Lease
 from django_ojs.storage import database, raw_queries
 
@@ -52,3 +54,9 @@ def give(holder: str, name: str = MAINTENANCE) -> None:
 def release(holders: Collection[str]) -> None:
     """Release all leases of workers that are dead, so that others need not wait for their end."""
     database.retried(lambda: Lease.primary.filter(holder__in=holders).delete())
+
+
+def left_out() -> list[str]:
+    """Return the extensions that the database has, and this process lacks."""
+    applied = MigrationRecorder(database.connection()).applied_migrations()
+    return not_installed.left_out({label for label, _ in applied})

@@ -245,6 +245,11 @@ class SQLite(Dialect):
         # Another connection has written since this transaction has read.
         return getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY_SNAPSHOT"
 
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        # An OperationalError of SQLite may also be one of the statement, such as a missing table.
+        name = getattr(error.__cause__, "sqlite_errorname", None)
+        return name != "SQLITE_ERROR" and super().is_unavailable_error(error)
+
     def is_timeout_error(self, error: BaseException) -> bool:
         return "interrupted" in str(error)
 

@@ -9,7 +9,9 @@ import pytest
 
 import django_ojs
 from django_ojs.extensions import steps
+from django_ojs.extensions.steps import gathering
 from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.cancel import cancel
 from django_ojs.testing import Drained, TestContext
@@ -103,3 +105,27 @@ def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
     assert Workflow.objects.get().state == "cancelled"
     states = Job.objects.filter(type="testapp.echo").values_list("state", flat=True)
     assert list(states) == ["cancelled", "cancelled"]
+
+
+def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "WALK", 1)
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    programs[0].run(max_jobs=2)
+    asleep = gathering.LeftAsleep()
+    while asleep.wake():
+        pass
+    assert [program.job.state for program in programs] == ["scheduled"] * 2
+    (extension,) = (each for each in registry.extensions() if each.name == "steps")
+    registry.remove(extension)
+    try:
+        ojs.drain()
+    finally:
+        registry.register(extension)
+    assert [each.state for each in Workflow.objects.all()] == ["completed"] * 2
+    assert [program.job.state for program in programs] == ["scheduled"] * 2
+    while asleep.wake():
+        pass
+    assert ojs.drain() == Drained(completed=2)
+    assert [program.job.result for program in programs] == [[[1]]] * 2

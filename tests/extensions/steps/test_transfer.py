@@ -12,6 +12,7 @@ import pytest
 import django_ojs
 from django_ojs.extensions import steps
 from django_ojs.extensions.steps.models import Step
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.testing import Drained, TestContext
 from tests.command_line.run import ojs as command
@@ -55,3 +56,19 @@ def test_steps_that_are_no_steps_are_rejected_with_their_job(
     assert run.code != 0
     assert "not as an export writes them" in run.err
     assert not Job.objects.exists()
+
+
+def test_a_site_without_steps_says_that_it_imports_none(ojs: TestContext, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl"
+    line = {"type": "steps.program", "args": [], "ojs_extensions": {"steps": []}}
+    file.write_text(f"{json.dumps(line)}\n{json.dumps(line)}\n")
+    (extension,) = (each for each in registry.extensions() if each.name == "steps")
+    registry.remove(extension)
+    try:
+        for options in (["--dry-run"], []):
+            run = command("import", file, *options)
+            assert run.code == 0
+            assert "Jobs with data of the extension steps: 2. It is not installed" in run.err
+    finally:
+        registry.register(extension)
+    assert "not installed" not in command("import", file).err
