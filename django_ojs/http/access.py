@@ -138,4 +138,6 @@ def unauthenticated() -> Unauthenticated:
 
 def scopes_of(user: User) -> frozenset[Scope]:
     """Return the scopes that a user has by Django permissions."""
+    if not hasattr(user, "has_perm"):  # A user model without PermissionsMixin has no permissions.
+        return frozenset()
     return frozenset(scope for scope, name in PERMISSIONS.items() if user.has_perm(name))

@@ -54,7 +54,7 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, None] | None:
         """Return the user, once the CSRF token is checked; None without a staff session."""
         user = getattr(request._request, "user", None)
-        if user is None or not (user.is_active and user.is_staff):
+        if not (getattr(user, "is_active", False) and getattr(user, "is_staff", False)):
             return None
         self.enforce_csrf(request)
         return user, None

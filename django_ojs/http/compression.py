@@ -90,7 +90,7 @@ def _preferred(request: HttpRequest) -> str | None:
     qualities: dict[str, float] = {}
     for item in request.headers.get("Accept-Encoding", "").lower().split(","):
         name, _, parameters = item.partition(";")
-        qualities[name.strip()] = _quality(parameters)
+        qualities[name.strip()] = quality_of(parameters)
     # With a session of a browser BREACH is possible, and only gzip is padded against it.
     known = ["gzip"] if request.headers.get("Cookie") else supported()[::-1]
     ranked = [(qualities.get(name, qualities.get("*", 0.0)), name) for name in known]
@@ -98,7 +98,8 @@ def _preferred(request: HttpRequest) -> str | None:
     return best if quality > 0 else None
 
 
-def _quality(parameters: str) -> float:
+def quality_of(parameters: str) -> float:
+    """Return the `q` in the parameters of an accepted type or coding; 0 means not accepted."""
     name, _, value = parameters.strip().partition("=")
     if name.strip() != "q":
         return 1.0

@@ -45,6 +45,10 @@ def check_version(request: HttpRequest) -> None:
 def add_standard_headers(request: HttpRequest, response: HttpResponseBase) -> None:
     response["OJS-Version"] = VERSION
     response["X-Request-Id"] = request_id(request)
+    # No response may be repeated for a later request, which wants the present state. In its early
+    # versions, the cache of Django 5.2 for a whole site knows `private` only.
+    directive = response.get("Cache-Control", "no-store")
+    response["Cache-Control"] = f"{directive}, private"
     throttling.add_headers(request, response)
 
 

@@ -301,8 +301,8 @@ def _may_open() -> list[str]:
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
     """Return how many available jobs must run alone, in the queues that are not paused.
 
-    Queues that are exclusive to another pool are left out, and None means all others. If there are
-    more than `limit`, return `limit`.
+    Jobs that are held are left out, and so are queues that are exclusive to another pool. None
+    means all other queues. If there are more than `limit`, return `limit`.
     """
     kept = [name for name, owner in settings().pool_of_queue.items() if owner != pool]
     if queues is None:
@@ -315,7 +315,8 @@ def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = ""
         listed = f"AND queue IN ({', '.join(['%s'] * len(queues))})"
     return raw_queries.count(
         Job,
-        f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} {listed} "
+        f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} "
+        f"AND hold < {FIRST_HELD} {listed} "
         "AND NOT EXISTS (SELECT 1 FROM ojs_queue AS q WHERE q.name IN (ojs_job.queue, %s) "
         "AND q.paused_at IS NOT NULL)",
         [*queues, ALL_QUEUES],

@@ -113,7 +113,10 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
     seen = {"seen_at": Now(), "beat_at": Now()}
     if interval is not None:
         milliseconds = interval // _MILLISECOND
-        in_time = When(beat_at__gt=Now() - 2 * interval, then=F("steady_since"))
+        # It is later than now if the clock was set back.
+        in_time = When(
+            beat_at__gt=Now() - 2 * interval, steady_since__lte=Now(), then=F("steady_since")
+        )
         # `steady_since` comes before `beat_at`, because MariaDB sets one column after the other.
         return (
             {"steady_since": Coalesce(Case(in_time), Now())}

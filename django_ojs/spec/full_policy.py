@@ -13,6 +13,10 @@ def _unlimited() -> AbstractContextManager[bool]:
     return nullcontext(True)
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitPolicy:
     """How long an enqueue waits for room: in queues with the strategy `block`, or `always`."""
@@ -22,6 +26,9 @@ class WaitPolicy:
     #: It is entered before the first wait, and left after the last. If it returns False, the
     #: enqueue does not wait.
     slot: Callable[[], AbstractContextManager[bool]] = _unlimited
+    #: Whether the caller has gone. Then the enqueue is rejected, because a caller that got no
+    #: response sends its jobs again.
+    is_over: Callable[[], bool] = _never
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,11 +19,13 @@ from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extension import Known, Suspended
 from django_ojs.hooks import UNDONE_BY
+from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound, OJSError, RowLocked
 from django_ojs.spec.failure import Failure, ResultRejected
+from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claimed_job import Claimed
@@ -520,15 +522,25 @@ class Completer:
 
     def _lost(self, run: Run) -> None:
         """Finish a run whose job was no longer its own when its outcome was to be stored."""
-        if not run.is_committed:
+        if run.is_committed:
+            # The run was stopped in a function of on_commit, because it took too long or the worker
+            # stops. The job was completed before that.
+            self._job_log.stopped_after_commit(run)
+        elif not self._is_completed(run):
             self._job_log.claim_lost(run)
             return
-        # The run was stopped in a function of on_commit, because it took too long or the worker
-        # stops. The job was completed before that.
-        self._job_log.stopped_after_commit(run)
         seconds = time.monotonic() - run.started
         self._job_log.completed([(run, seconds)])
         self._committed(run, seconds)
+
+    def _is_completed(self, run: Run) -> bool:
+        """Whether the job was completed by this run: the reply to the commit did not arrive."""
+        job = run.job
+        completed = Job.primary.filter(pk=job.id, state=State.COMPLETED)
+        try:
+            return completed.filter(worker_id=self._worker_id, run=job.run).exists()
+        except Error:
+            return False
 
     def _fail_rejected(self, item: Completion) -> None:
         error = self._rejection

@@ -31,7 +31,7 @@ from django_ojs.worker.handler_call import (
     end_on_sync_thread,
     release_frames,
 )
-from django_ojs.worker.in_flight import Run
+from django_ojs.worker.in_flight import Phase, Run
 
 logger = logging.getLogger("django_ojs")
 
@@ -108,7 +108,14 @@ class EventLoop:
         for run in runs:
             task = self._loop.create_task(self._execute(run))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, run))
+
+    def _ended(self, run: Run, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        run.thread = None
+        if task.cancelled() and run.phase is Phase.WAITING:
+            # A handler has cancelled all tasks of the loop, also those that wait for a slot.
+            self._start([run])
 
     async def _execute(self, run: Run) -> None:
         async with self._slots:

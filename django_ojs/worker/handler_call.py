@@ -2,6 +2,9 @@
 
 import asyncio
 import ctypes
+import logging
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
 from typing import Any, Final
@@ -28,6 +31,17 @@ OnEnd = Callable[[Run, Any, BaseException | None, bool], None]
 #: Seconds for which connections count as good after they were checked at the end of a run.
 FRESH: Final = 0.5
 NEVER: Final = float("-inf")
+
+#: See `_takes_lock`.
+_TAKE_LOCKS: Final = frozenset(
+    function.__code__
+    for function in (
+        logging.Handler.acquire,
+        threading.Condition.__enter__,
+        getattr(logging, "_acquireLock", None),  # Python 3.13 does not have it.
+    )
+    if function is not None
+)
 
 
 class Interrupted(BaseException):
@@ -186,15 +200,35 @@ def end_on_sync_thread(error: BaseException | None) -> BaseException | None:
     return left_open
 
 
+def interrupt_late(run: Run) -> None:
+    """Stop a handler that was taking a lock when it was to be interrupted."""
+    with run.lock:
+        if not (run.is_told or run.has_ended):
+            interrupt(run)
+
+
+def _takes_lock(thread_id: int) -> bool:
+    """Whether a thread is in a function that takes a lock for its caller.
+
+    If it gets an exception when it has the lock, it never releases it. With the lock of a log
+    handler, each thread of the process that logs would then wait for ever.
+    """
+    frame = sys._current_frames().get(thread_id)
+    return frame is not None and frame.f_code in _TAKE_LOCKS
+
+
 def interrupt(run: Run) -> None:
     """Stop a running handler: raise Interrupted in its thread, or cancel its task.
 
-    A thread that waits in C code gets the exception when that code returns.
+    A thread that waits in C code gets the exception when that code returns. The caller has the lock
+    of the run, and calls `interrupt_late` until the thread has ended.
     """
     run.interrupted = True
     if run.cancel_task is not None:
+        run.is_told = True
         run.cancel_task()
-    elif run.thread_id is not None:
+    elif run.thread_id is not None and not _takes_lock(run.thread_id):
+        run.is_told = True
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(run.thread_id), ctypes.py_object(Interrupted)
         )

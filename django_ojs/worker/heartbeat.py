@@ -21,7 +21,7 @@ from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.connection_watch import ConnectionWatch
 from django_ojs.storage.dialects.server import Session
 from django_ojs.worker.completer import Completer
-from django_ojs.worker.handler_call import interrupt
+from django_ojs.worker.handler_call import interrupt, interrupt_late
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.wakes import WakeEvent
@@ -122,9 +122,14 @@ class Heartbeat:
     def detach_session(self) -> None:
         """Send no session, because the one of the listener has ended.
 
-        After a failover this thread may be connected seconds before the listener is.
+        After a failover this thread may be connected seconds before the listener is, and a server
+        may have no connection left for it. A heartbeat says so at once: in two seconds, others
+        would take the end of the session for the death of this worker.
         """
-        self.session = None
+        if self.session is not None:
+            self.session = None
+            self._is_session_new = True
+            self._wake.set()
 
     def notice_jobs(self) -> None:
         """Check the timeouts of jobs from now on."""
@@ -267,9 +272,11 @@ class Heartbeat:
             run
             for run in self.interrupted
             # The thread object is asked, because the system may have given the thread's number to
-            # another one.
-            if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
+            # another one. The thread of a coroutine lives on, and is removed when its task ends.
+            if run.thread is not None and run.thread.is_alive()
         ]
+        for run in self.interrupted:
+            interrupt_late(run)
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()
             self._on_stuck_thread()

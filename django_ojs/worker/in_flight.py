@@ -33,8 +33,10 @@ class Run:
         "context",
         "extended_at",
         "finish",
+        "has_ended",
         "interrupted",
         "is_committed",
+        "is_told",
         "job",
         "lock",
         "on_begin",
@@ -71,6 +73,8 @@ class Run:
         self.thread: threading.Thread | None = None
         self.thread_id: int | None = None
         self.interrupted = False
+        #: Whether the handler has ended, and whether it was told to stop.
+        self.has_ended = self.is_told = False
         #: Whether an atomic handler has committed its own ACK: what fails after that, such as a
         #: function of on_commit, does not fail the job.
         self.is_committed = False
@@ -128,6 +132,7 @@ class Run:
     def end(self) -> bool:
         """Note that the handler has ended. Return False when its result is to be discarded."""
         with self.lock:
+            self.has_ended = True
             if self.phase is not Phase.RUNNING:
                 return False
             self.phase = Phase.DONE

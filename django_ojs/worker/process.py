@@ -105,6 +105,8 @@ class WorkerProcess:
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False
+        # Whether a handler does not end. Jobs may wait for the slot that it keeps.
+        self._is_stuck = False
         self._rounds_without_job = 0
         # With `--once`: whether there were no further jobs when the process looked last.
         self._has_no_next_jobs = False
@@ -163,6 +165,14 @@ class WorkerProcess:
             config.threads,
             ": one that may have killed a worker" if config.isolation is Isolation.ALONE else "",
         )
+        if config.max_rss_mb is not None and (peak := _peak_mb()) > config.max_rss_mb:
+            logger.warning(
+                "%s uses %.0f MB before its first job, and --max-rss is %d: each process is "
+                "replaced after its first jobs.",
+                self.id,
+                peak,
+                config.max_rss_mb,
+            )
         try:
             self._work()
         except BaseException:
@@ -290,7 +300,7 @@ class WorkerProcess:
             self._claimer.check_isolated(self._status)
 
     def _give_back_waiting(self) -> None:
-        waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
+        waiting = self._dispatcher.revoke_waiting(0.0 if self._is_stuck else GIVE_BACK_AFTER)
         if waiting:
             # Otherwise these jobs would be claimed again at once, until the slow jobs have ended.
             self._claim_sizer.record(GIVE_BACK_AFTER)
@@ -347,20 +357,20 @@ class WorkerProcess:
             logger.warning("The supervisor has ended; this worker stops.")
             self._parent = None
             self._lifecycle.on_signal(Directive.TERMINATE)
-        if self._config.max_rss_mb is not None:
-            # Linux counts kibibytes, and macOS bytes.
-            unit = 1024 * 1024 if sys.platform == "darwin" else 1024
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-            if peak > self._config.max_rss_mb and not self._replace:
+        # If it was too large before its first job, so will be the process after it.
+        if self._config.max_rss_mb is not None and self._claimer.claimed and not self._replace:
+            peak = _peak_mb()
+            if peak > self._config.max_rss_mb:
                 logger.info("%s has used %.0f MB and is replaced.", self.id, peak)
                 self._leave()
 
     def _on_stuck_thread(self) -> None:
         logger.warning(
-            "%s has a thread that did not end after its job timed out or was cancelled: "
+            "%s has a handler that did not end after its job timed out or was cancelled: "
             "another process takes its place, and this one ends when its other jobs have ended.",
             self.id,
         )
+        self._is_stuck = True
         self._leave()
         self._wake.set()
 
@@ -448,6 +458,12 @@ class WorkerProcess:
             started_at=datetime.now(UTC),
             enforces_timeouts=True,
         )
+
+
+def _peak_mb() -> float:
+    # Linux counts kibibytes, and macOS bytes.
+    unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def _reported_types() -> tuple[str, ...]:

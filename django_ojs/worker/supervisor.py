@@ -100,6 +100,8 @@ class Supervisor:
         #: How many processes there are to be, without those that run one job alone.
         self._wanted = config.processes
         self._isolated_waiting = 0
+        self._isolated_delay = 0.0
+        self._next_isolated = 0.0
         self._restart_delay = 0.0
         self._next_start = 0.0
         self._stall_timeout = config.stall_timeout.total_seconds()
@@ -203,6 +205,8 @@ class Supervisor:
         for _ in range(wanted - (len(children) - alone)):
             if time.monotonic() >= self._next_start:
                 self._fork(self._config)
+        if time.monotonic() < self._next_isolated:
+            self._isolated_waiting = 0
         for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
             # The process runs one job, and no second one after it, because the first may have
             # damaged the process.
@@ -223,8 +227,7 @@ class Supervisor:
         status = ProcessStatus(self._wake.wake)
         runs_alone = config.isolation is Isolation.ALONE
         siblings = SiblingClaims() if runs_alone else self._claims
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         # The signals are blocked until the child has its own handlers. The inherited ones would
         # store a signal in the child's copy of this object, where it would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -315,6 +318,10 @@ class Supervisor:
 
     def _ended(self, child: Child, code: int) -> None:
         if child.runs_alone and code in (Exit.OK, Exit.REPLACE):
+            # If it got no job, a limit of the queue may keep the jobs that wait.
+            has_run = child.status.has_run
+            self._isolated_delay = 0.0 if has_run else _longer(self._isolated_delay)
+            self._next_isolated = time.monotonic() + self._isolated_delay
             self._note_isolated(child)
             self._rescue(child)  # There may be outcomes that it could not store any more.
             return
@@ -348,7 +355,7 @@ class Supervisor:
             self._restart_delay = 0.0
 
     def _start_later(self) -> None:
-        self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
+        self._restart_delay = _longer(self._restart_delay)
         self._next_start = time.monotonic() + self._restart_delay
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
@@ -387,6 +394,10 @@ class Supervisor:
             connections.close_all()
 
 
+def _longer(delay: float) -> float:
+    return min(MAX_RESTART_DELAY, delay * 2 or 0.5)
+
+
 def _begin_round(number: int, frame: FrameType | None) -> None:
     """Do nothing. A signal that has a handler ends the wait of the supervisor."""
 
@@ -421,14 +432,23 @@ def _run_child(
     except BaseException:
         logger.exception("The worker process ended by an unexpected error.")
     finally:
-        background_writer.close_all()
-        end_callbacks.run()
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # `sys.exit` is not used: it would wait for threads that do not end, and run the exit
-        # handlers that the parent registered for itself.
-        os._exit(code)
+        try:
+            background_writer.close_all()
+            end_callbacks.run()
+            logging.shutdown()
+            _flush()
+        finally:
+            # `sys.exit` is not used: it would wait for threads that do not end, and run the exit
+            # handlers that the parent registered for itself. After an error above, this copy of
+            # the supervisor would go on, and stop the processes of its parent.
+            os._exit(code)
+
+
+def _flush() -> None:
+    """Write what was printed, if that is possible: the disk may be full, or a pipe not be read."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def _leave_terminal() -> None:

@@ -456,7 +456,7 @@ def test_progress() -> None:
     has(response.ok(), {"job_id": job["id"], "state": "active", **PROGRESS})
     shows(response.body, "updated_at")
     assert response.headers["X-OJS-Progress"] == "0.47"
-    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Cache-Control"] == "no-cache, private"
     assert "Last-Modified" in response.headers
     again = fails_and_is_fetched_again(job)
     assert (again["attempt"], again["last_checkpoint"]) == (2, CHECKPOINT)

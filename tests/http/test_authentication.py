@@ -182,6 +182,30 @@ def test_sessions_of_others_than_active_staff_are_nobodys(values: dict[str, Any]
     assert code(client.get("/probe/x")) == (401, "UNAUTHENTICATED")
 
 
+class BareUser:
+    """A user of a project's own model, which has neither Django's permissions nor `is_staff`."""
+
+    is_active = is_authenticated = True
+
+    def __str__(self) -> str:
+        return "bare"
+
+
+class Bare(BaseAuthentication):
+    """A third party's class, which brings users of that model."""
+
+    def authenticate(self, request: Any) -> tuple[Any, Any]:
+        return BareUser(), None
+
+
+def test_a_user_of_a_model_without_staff_is_nobody_and_without_permissions_may_do_nothing() -> None:
+    request = RequestFactory().get("/probe/x")
+    request.user = BareUser()  # type: ignore[assignment]  # no class of Django's
+    assert Probe.as_view()(request).status_code == 401
+    with override_settings(OJS={"HTTP_AUTHENTICATION": [f"{__name__}.Bare"]}):
+        assert code(ask()) == (403, "PERMISSION_DENIED")
+
+
 def test_a_session_has_the_scopes_of_the_users_permissions() -> None:
     client = staff(PERMISSIONS[Scope.OPERATOR])
     assert client.get("/probe/x").json() == {"name": "ann", "queues": None}

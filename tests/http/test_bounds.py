@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
 import pytest
+from django.http import HttpRequest
 
 from django_ojs.extensions.backpressure import http as backpressure
 from django_ojs.http import long_poll
@@ -152,6 +154,28 @@ def test_a_request_that_blocks_gets_its_response_when_there_is_room() -> None:
     assert state_of(job["id"]) == "active"
 
 
+def test_a_request_whose_client_has_gone_waits_no_longer_and_stores_nothing() -> None:
+    """The client sends the job again, which would then be there twice."""
+    bound(1, strategy="block")
+    push().ok(201)
+    client, connection = socket.socketpair()
+
+    def wait() -> ApiResponse:
+        with own_connections():
+            body = {"type": "a", "args": [], "queue": NAME}
+            server = {"gunicorn.socket": connection}
+            return api.post("jobs", body, headers={"OJS-Block-Timeout": "50"}, **server)
+
+    began = time.monotonic()
+    with connection, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(wait)
+        _until_waiting(1)
+        client.close()
+        found.result(BOUND).error(429, "QUEUE_FULL", strategy="block")
+    assert time.monotonic() - began < 40
+    assert stored() == 1
+
+
 def test_without_the_header_or_with_another_strategy_nobody_waits() -> None:
     bound(1, strategy="block")
     push().ok(201)
@@ -170,8 +194,8 @@ def test_a_time_of_any_length_is_at_most_the_longest_wait(
     waits: list[float] = []
     make = backpressure._waiting
 
-    def waiting(seconds: float, *, always: bool) -> WaitPolicy:
-        found = make(seconds, always=always)
+    def waiting(request: HttpRequest, seconds: float, *, always: bool) -> WaitPolicy:
+        found = make(request, seconds, always=always)
         waits.append(found.seconds)
         return found
 

@@ -510,7 +510,8 @@ def test_a_stream_that_cannot_be_is_an_error_in_json(path: str, status: int, cod
 
 
 def test_head_is_the_headers_of_a_stream() -> None:
-    response = Client(headers=SSE).head("/ojs/v1/events")
+    # Types have no case.
+    response = Client(headers={"Accept": "Text/Event-Stream"}).head("/ojs/v1/events")
     assert (response.status_code, response["Content-Type"]) == (200, "text/event-stream")
 
 

@@ -113,6 +113,8 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
     for accept in (
         "application/json, text/event-stream",
         "application/openjobspec+json;q=1,text/event-stream",
+        "text/event-stream;q=0, */*",
+        "text/event-stream; q=0.000",
     ):
         assert "events" in api.get("events", headers={"Accept": accept}).ok()
     stream = api.get("events?sources=*", headers={"Accept": "text/event-stream"})

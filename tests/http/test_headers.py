@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from django.test import RequestFactory
@@ -97,6 +98,21 @@ class TestContentType:
         api.post("jobs", JOB, headers={"Accept": accept}).ok(201)
         api.get("nothing", headers={"Accept": accept}).error(404, "not_found")
         api.get("health?format=xml", headers={"Accept": accept}).ok()
+
+
+@pytest.mark.parametrize("path", ["jobs/{}", "jobs/{}/progress", "health", "/ojs/metrics"])
+def test_a_cache_of_the_whole_site_repeats_no_response(settings: Any, path: str) -> None:
+    """A client would read a state of ten minutes ago, also with a key that was revoked since."""
+    cache = "django.middleware.cache"
+    settings.MIDDLEWARE = [
+        f"{cache}.UpdateCacheMiddleware",
+        *settings.MIDDLEWARE,
+        f"{cache}.FetchFromCacheMiddleware",
+    ]
+    client = Api()  # It reads the setting.
+    path = path.format(client.push()["id"])
+    first, second = (client.get(path).headers["X-Request-Id"] for _ in range(2))
+    assert first != second
 
 
 class TestHead:

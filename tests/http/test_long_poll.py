@@ -135,6 +135,18 @@ def test_a_fetch_that_waits_gets_the_job_that_comes_meanwhile() -> None:
 
 
 @pytest.mark.django_db
+def test_a_fetch_that_begins_after_its_client_has_gone_claims_nothing() -> None:
+    """A busy server comes to the request when its client has given up."""
+    key = api.push()["id"]
+    client, connection = socket.socketpair()
+    with connection:
+        client.close()
+        server = {"gunicorn.socket": connection}
+        assert api.post("workers/fetch", {"queues": ["default"]}, **server).ok() == {"jobs": []}
+    assert [job["id"] for job in api.fetch()] == [key]
+
+
+@pytest.mark.django_db
 def test_a_wait_that_ends_returns_no_jobs() -> None:
     assert api.fetch(wait_ms=30) == []
 

@@ -37,7 +37,7 @@ def test_what_a_worker_reports_is_returned_and_read_again() -> None:
     )
     assert body["updated_at"].endswith("Z")
     assert response.headers["X-OJS-Progress"] == "0.47"
-    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Cache-Control"] == "no-cache, private"
     assert response.headers["Last-Modified"].endswith("GMT")
     assert api.get(f"jobs/{job['id']}/progress").ok() == body
     assert api.info(job["id"])["progress"] == 0.47

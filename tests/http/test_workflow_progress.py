@@ -68,7 +68,7 @@ def test_a_chain_is_as_far_as_its_completed_steps_and_the_share_of_the_one_that_
     response = api.get(f"workflows/{key}/progress")
     assert response.ok()["progress"] == 1
     assert response.headers["X-OJS-Progress"] == "1.0"
-    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Cache-Control"] == "no-cache, private"
     api.get(f"workflows/{NOBODY}/progress").error(404, "not_found")
 
 

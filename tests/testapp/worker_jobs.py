@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -112,6 +113,16 @@ async def wait_async(ctx: ojs.JobContext) -> str:
         raise
     await sync_to_async(mark)(ctx, "done")
     return "done"
+
+
+@ojs.job("worker.await-deaf")
+async def deaf_async(ctx: ojs.JobContext) -> None:
+    """Run until the test says "go", as a coroutine that ignores its cancellation."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            if await sync_to_async(released)(ctx.job.id, "go"):
+                return
+            await asyncio.sleep(0.02)
 
 
 def fork_and_end(ending: str, waits: bool) -> int | None:

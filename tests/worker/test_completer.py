@@ -270,6 +270,40 @@ def test_a_fault_in_writing_one_outcome_does_not_end_the_writing(
     assert "could not be stored" in caplog.text
 
 
+def test_a_completion_whose_reply_is_lost_with_the_connection_is_no_lost_claim(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    caplog.set_level(logging.INFO, "django_ojs")
+    real, received, lost = ack.ack_batch, list[UUID](), [OperationalError()]
+
+    def stores(*args: Any) -> set[UUID]:
+        stored = real(*args)
+        if lost:
+            raise lost.pop()
+        return stored
+
+    def receiver(job: Job, **_: Any) -> None:
+        received.append(job.pk)
+
+    monkeypatch.setattr(ack, "ack_batch", stores)
+    done, atomic = bench.ended(), bench.ended()
+    # The handler of the other one gets the error of its own COMMIT.
+    ack.complete(atomic.job.id)
+    signals.job_completed.connect(receiver)
+    try:
+        bench.completer.handler_ended(done, None, None, False)
+        bench.completer.handler_ended(atomic, None, OperationalError(), False)
+        bench.is_written()
+    finally:
+        signals.job_completed.disconnect(receiver)
+    for run in (done, atomic):
+        assert f"{run.job.id} completed in" in caplog.text
+    assert bench.job_log.completed_count == 2
+    assert {done.job.id, atomic.job.id} <= {*received}
+    assert "its claim is gone" not in caplog.text
+
+
 @pytest.mark.parametrize("error", [None, ValueError()])
 def test_an_outcome_of_a_job_that_is_no_longer_this_runs_changes_nothing(
     bench: Bench, error: Exception | None, caplog: pytest.LogCaptureFixture

@@ -161,6 +161,17 @@ def test_an_interruption_while_the_outcome_is_reported_costs_no_slot(outcomes: O
             assert outcomes.next().error is None
 
 
+def test_a_coroutine_that_cancels_all_tasks_takes_no_waiting_job_along(outcomes: Outcomes) -> None:
+    async def cancels() -> None:
+        await asyncio.sleep(0)  # The other job waits for the slot now.
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    with executing(1, outcomes) as executor:
+        executor.submit([run_of(cancels), run_of(asyncio.sleep, 0)])
+        assert [outcomes.next().error for _ in range(2)] == [None, None]
+
+
 def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
     outcomes: Outcomes,
 ) -> None:

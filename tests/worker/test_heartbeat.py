@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -174,6 +178,17 @@ def test_while_the_listener_has_no_connection_the_heartbeats_send_no_session(
     finally:
         may_attach.set()
         listener.close()
+
+
+@pytest.mark.postgresql
+def test_a_session_that_has_ended_is_removed_at_once_however_distant_the_next_heartbeat_is(
+    bench: Bench,
+) -> None:
+    heartbeat = bench.start(3600.0)
+    assert heartbeat.attach_session()
+    eventually(lambda: heartbeat._is_idle and not heartbeat._is_session_new, "it was sent")
+    heartbeat.detach_session()
+    eventually(lambda: Worker.objects.get().session_pid is None, "it is removed")
 
 
 @pytest.mark.postgresql
@@ -417,6 +432,69 @@ def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
         assert not bench.stuck.wait(0.5)
         deaf.timeout = 0.1
         executor.submit([deaf])
+        assert bench.stuck.wait(BOUND)
+    finally:
+        release.set()
+
+
+@pytest.mark.interrupts
+def test_a_handler_that_is_stopped_while_it_waits_to_log_leaves_no_lock_behind(
+    bench: Bench, executor: Executor
+) -> None:
+    gate, log, waits = Gate(), logging.Handler(), threading.Event()
+
+    def logs() -> None:
+        waits.set()
+        log.acquire()  # As `logging` does for each record.
+        try:
+            pass
+        finally:
+            log.release()
+        gate()
+
+    run = bench.holds(logs)
+    bench.start()
+    log.acquire()  # Another thread writes, and takes long.
+    try:
+        executor.submit([run])
+        assert waits.wait(BOUND)
+        acquires = logging.Handler.acquire.__code__
+        frames = sys._current_frames
+        eventually(lambda: frames()[run.thread_id or 0].f_code is acquires, "it waits for the lock")
+        run.timeout = 0.1
+        eventually(lambda: len(bench.failures) == 1, "it times out")
+    finally:
+        log.release()
+    eventually(lambda: not (run.thread and run.thread.is_alive()), "its thread ends")
+    assert log.lock is not None
+    assert log.lock.acquire(blocking=False)
+
+
+def test_a_coroutine_that_does_not_end_is_reported_and_one_that_ends_is_not(
+    bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    async def deaf() -> None:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    async def waits() -> None:
+        await asyncio.sleep(BOUND)
+
+    hears, stays = bench.holds(waits, timeout=0.1), bench.holds(deaf)
+    heartbeat = bench.start()
+    try:
+        executor.submit([hears])
+        eventually(lambda: len(bench.failures) == 1, "it times out")
+        eventually(lambda: hears.thread is None, "its task ends")
+        # From now on any interrupted coroutine that has not ended counts as stuck.
+        monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
+        eventually(lambda: heartbeat.interrupted == [], "this is noticed")
+        assert not bench.stuck.is_set()
+        stays.timeout = 0.1
+        executor.submit([stays])
         assert bench.stuck.wait(BOUND)
     finally:
         release.set()

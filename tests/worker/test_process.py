@@ -176,7 +176,25 @@ def test_it_ends_to_be_replaced_after_its_number_of_jobs() -> None:
 
 
 def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
+    job = stored(handlers.note.enqueue())
     assert WorkerProcess(configured(max_rss_mb=1)).run() is Exit.REPLACE
+    assert becomes(job, "completed")
+
+
+def test_it_is_not_replaced_again_and_again_if_it_is_too_large_from_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds, real = threading.Semaphore(0), WorkerProcess._wait
+
+    def wait(process: WorkerProcess) -> None:
+        rounds.release()
+        real(process)
+
+    monkeypatch.setattr(WorkerProcess, "_wait", wait)
+    with working(max_rss_mb=1) as process:
+        assert all(rounds.acquire(timeout=BOUND) for _ in range(3))
+        assert not process._replace
+    assert "before its first job, and --max-rss is 1" in caplog.text
 
 
 @pytest.mark.interrupts
@@ -186,6 +204,27 @@ def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.M
     process = WorkerProcess(configured(threads=1))
     assert process.run() is Exit.REPLACE
     assert becomes(deaf, "discarded").error["type"] == "timeout"
+
+
+def test_jobs_that_wait_behind_a_coroutine_that_does_not_end_are_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deaf = stored(handlers.deaf_async.options(timeout=1.0, retry={"max_attempts": 1}).enqueue())
+    process, ended = WorkerProcess(configured(threads=1)), list[Exit]()
+    thread = threading.Thread(target=lambda: ended.append(process.run()))
+    thread.start()
+    try:
+        assert becomes(deaf, "discarded").error["type"] == "timeout"
+        behind = stored(handlers.wait_async.enqueue())
+        becomes(behind, "active")
+        monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
+        assert becomes(behind, "available").returned == 1
+        thread.join(BOUND)
+        assert ended == [Exit.REPLACE]
+    finally:
+        release(deaf)
+        process._lifecycle.stop_at_once()
+        thread.join(BOUND)
 
 
 def test_what_it_holds_when_it_is_stopped_is_done_or_given_back(settings: Any) -> None:

@@ -188,6 +188,39 @@ def test_as_many_processes_start_as_jobs_wait_that_run_alone(
     assert len(forked) == MAX_ISOLATED
 
 
+def test_after_a_process_that_found_no_job_to_run_alone_the_next_one_starts_later_each_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A limit may keep the job that waits.
+    forked: list[Child] = []
+    monkeypatch.setattr(
+        bench.supervisor, "_fork", lambda *_: forked.append(bench.child(runs_alone=True))
+    )
+    shared = bench.child()
+
+    def starts() -> bool:
+        shared.status.note_isolated(1)
+        bench.check_after(0)
+        before = len(forked)
+        bench.supervisor._start_missing()
+        return len(forked) > before
+
+    def ends() -> None:
+        del bench.supervisor._children[forked[-1].pid]
+        bench.supervisor._ended(forked[-1], Exit.OK)
+
+    for pause in (0.5, 1.0, 2.0):
+        assert starts()
+        ends()
+        bench.now += pause / 2
+        assert not starts()
+        bench.now += pause / 2
+    assert starts()
+    forked[-1].status.started(ids.uuid7(), 1)
+    ends()
+    assert starts()
+
+
 def test_the_last_process_that_stops_ends_those_that_run_a_job_alone(bench: Bench) -> None:
     alone, last = bench.child(runs_alone=True), bench.child()
     del bench.supervisor._children[last.pid]

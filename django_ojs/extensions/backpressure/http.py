@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from django.http import HttpRequest
@@ -35,7 +36,7 @@ def policy_of(request: HttpRequest, types: Collection[str]) -> FullPolicy | None
     if given is not None:
         if not _SECONDS(given.strip()):
             raise InvalidRequest.of(HEADER, "must be a whole number of seconds, 0 or more")
-        return FullPolicy(wait=_waiting(float(given), always=False))
+        return FullPolicy(wait=_waiting(request, float(given), always=False))
     first, *others = map(full_policy, types)
     policy = first.note(FullPolicy) if first.notes else None
     for other in others:
@@ -43,11 +44,16 @@ def policy_of(request: HttpRequest, types: Collection[str]) -> FullPolicy | None
             return None
     if policy is None or policy.wait is None:
         return policy
-    return replace(policy, wait=_waiting(policy.wait.seconds, always=True))
+    return replace(policy, wait=_waiting(request, policy.wait.seconds, always=True))
 
 
-def _waiting(seconds: float, *, always: bool) -> WaitPolicy:
-    return WaitPolicy(seconds=min(seconds, LONGEST_BLOCK), always=always, slot=long_poll.slot)
+def _waiting(request: HttpRequest, seconds: float, *, always: bool) -> WaitPolicy:
+    return WaitPolicy(
+        seconds=min(seconds, LONGEST_BLOCK),
+        always=always,
+        slot=long_poll.slot,
+        is_over=partial(long_poll.client_is_gone, request.META),
+    )
 
 
 def warning(queues: Iterable[str]) -> dict[str, str]:

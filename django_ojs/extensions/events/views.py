@@ -19,6 +19,7 @@ from django_ojs.extensions.events.event_stream import (
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.events.progress_stream import progress_of
 from django_ojs.http import fields, pagination
+from django_ojs.http.compression import quality_of
 from django_ojs.http.parsers import MEDIA_TYPES
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
@@ -121,8 +122,9 @@ class Events(EventView):
 
 def _wants_stream(accept: str) -> bool:
     """Return whether this Accept header prefers a stream to a page."""
-    accepted = [each.partition(";")[0].strip() for each in accept.split(",")]
-    known = [each for each in accepted if each in (CONTENT_TYPE, *MEDIA_TYPES)]
+    accepted = [each.partition(";") for each in accept.lower().split(",")]
+    named = [name.strip() for name, _, parameters in accepted if quality_of(parameters) > 0]
+    known = [each for each in named if each in (CONTENT_TYPE, *MEDIA_TYPES)]
     return known[:1] == [CONTENT_TYPE]
 
 

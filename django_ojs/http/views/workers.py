@@ -89,9 +89,12 @@ class Fetch(OJSView):
                 give_back(claimed)
                 raise
 
-        # No job is claimed for a client that is gone: it would wait until its lease ends.
+        # No job is claimed for a client that is gone: it would wait until its lease ends, and spend
+        # an attempt. A busy server may begin the request when its client has given up.
         is_over = partial(long_poll.client_is_gone, request.META)
-        jobs = long_poll.until(claim_and_render, wait / 1000, is_over=is_over)
+        jobs: list[str] = []
+        if not is_over():
+            jobs = long_poll.until(claim_and_render, wait / 1000, is_over=is_over)
         return text_response(f'{{"jobs":[{",".join(jobs)}]}}')
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:

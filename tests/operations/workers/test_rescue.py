@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 from django.db.models import F
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Worker
@@ -17,6 +18,7 @@ from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
+from django_ojs.spec.hold import held_by, open_to
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database, raw_queries
 from tests.factories import (
@@ -222,6 +224,14 @@ def test_no_job_waits_for_a_process_of_its_own_while_its_queue_is_paused() -> No
     assert not fetch.isolated_waiting(["a"], limit=9)
     queues.resume("a")
     assert fetch.isolated_waiting(["a"], limit=9) == 1
+
+
+def test_no_job_waits_for_a_process_of_its_own_while_it_is_held() -> None:
+    push_many(3, queue="a")
+    jobs().update(lost_with_others=ISOLATED_AFTER, hold=held_by(5))
+    assert not fetch.isolated_waiting(["a"], limit=9)
+    jobs().update(hold=open_to(5))
+    assert fetch.isolated_waiting(["a"], limit=9) == 3
 
 
 def test_jobs_that_must_run_alone_are_counted_up_to_a_limit() -> None:
@@ -440,6 +450,15 @@ def test_a_heartbeat_in_time_leaves_the_steady_time_and_a_late_one_begins_it_ane
         again = Worker.objects.get().steady_since
         assert again is not None
         assert again > first - HOUR / 2
+
+
+def test_the_steady_time_begins_anew_after_the_clock_was_set_back() -> None:
+    WorkerFactory(interval=20 * MINUTE)
+    for renews in (True, False):
+        later = {name: F(name) + HOUR for name in ("beat_at", "seen_at", "steady_since")}
+        Worker.objects.update(**later)
+        beat.beat(WORKER, interval=20 * MINUTE, renews=renews)
+        assert Worker.objects.filter(steady_since__lte=Now()).exists()
 
 
 def test_a_worker_whose_interval_is_not_known_is_no_witness() -> None:

@@ -33,6 +33,22 @@ supervisor.WorkerProcess = Early
 supervisor.Supervisor(WorkerConfig()).run()
 """
 
+# What it prints goes to a pipe that nothing reads, as after the crash of what collects the log.
+UNREAD = """
+import os, sys
+import django
+django.setup()
+from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.supervisor import Supervisor
+
+reader, writer = os.pipe()
+sys.stdout = open(writer, "w")
+os.close(reader)
+print("This is not written.")
+Supervisor(WorkerConfig(processes=2, max_jobs=1)).run()
+os._exit(0)  # Python would flush it, too.
+"""
+
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
 def test_a_signal_to_a_child_that_has_only_just_begun_is_not_lost(
@@ -77,6 +93,21 @@ def test_a_child_that_dies_as_soon_as_it_begins_is_not_replaced_in_a_hurry(start
     tree.signal(signal.SIGTERM)
     assert tree.ends() == 0
     assert tree.log.count("died") <= 4
+
+
+def test_output_that_cannot_be_written_ends_neither_the_supervisor_nor_other_processes(
+    start: Start,
+) -> None:
+    tree = start(program=("-c", UNREAD)).ready(2)
+    before = set(tree.children())
+    becomes(stored(handlers.note.enqueue()), "completed")
+    eventually(lambda: not before <= set(tree.children()), "its process has ended")
+    tree.ready(2)
+    assert len(before.intersection(tree.children())) == 1
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0
+    assert "died" not in tree.log
+    assert "Traceback" not in tree.log
 
 
 def test_the_processes_that_are_left_find_the_jobs(start: Start) -> None:

@@ -86,5 +86,5 @@ def test_a_thread_that_cannot_be_stopped_blocks_neither_its_slot_nor_the_next_jo
     # And a process that keeps such a thread is replaced once its other jobs are done.
     (old,) = tree.children()
     eventually(lambda: tree.children() not in ([old], []), "the process is replaced")
-    assert "has a thread that did not end" in tree.log
+    assert "has a handler that did not end" in tree.log
     becomes(stored(handlers.note.enqueue()), "completed")

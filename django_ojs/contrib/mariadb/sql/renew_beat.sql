@@ -4,6 +4,7 @@
 -- MariaDB makes the assignments one after the other: the gap is measured before the time is set.
 UPDATE ojs_worker SET active_jobs = 0, seen_at = {now},
     steady_since = coalesce(CASE WHEN beat_at > {now} - INTERVAL 2000 * beat_interval_ms MICROSECOND
+                                  AND steady_since <= {now}
                                  THEN steady_since END, {now}),
     beat_at = {now}
 WHERE id = %(worker_id)s AND owner = '' AND state = 'running' AND wanted_slots IS NULL

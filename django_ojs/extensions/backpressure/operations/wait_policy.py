@@ -38,14 +38,16 @@ def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:
                 if has_slot is None:
                     has_slot = stack.enter_context(policy.slot())
                 has_room = partial(full.has_room, full)
-                if not has_slot or not _room_before(end, has_room):
+                if not has_slot or not _room_before(end, has_room, policy.is_over):
                     raise
 
 
-def _room_before(end: float, has_room: Callable[[], bool]) -> bool:
-    """Wait until there is room for the rejected jobs; return False at the timeout."""
+def _room_before(end: float, has_room: Callable[[], bool], is_over: Callable[[], bool]) -> bool:
+    """Wait until there is room for the rejected jobs; return False at the timeout, or if over."""
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, random.uniform(_CHECK_EVERY / 2, _CHECK_EVERY)))
+        if is_over():
+            return False
         if has_room():
             return True
     return False
