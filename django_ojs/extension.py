@@ -1,8 +1,8 @@
 """What an extension may do: the interface between the core and its extensions.
 
-An extension is an object of a subclass of `Extension`, which its app registers in `ready()`. Its
-hooks are functions that the core calls. The core imports no extension: it calls the functions of
-`django_ojs.hooks`, where the registry is.
+An extension is an object of a subclass of `Extension`, which the AppConfig of its app names in
+`ojs_extensions`. Its hooks are functions that the core calls. The core imports no extension: it
+calls the functions of `django_ojs.hooks`, where the registry is.
 
 The hooks of all extensions are compiled into tuples, which the core reads as attributes. A hook
 that no extension has costs nothing: no transaction is opened, no row is read and no object is made
@@ -588,7 +588,7 @@ class WantedEvents:
 
 
 class Extension:
-    """A subject that the core does not know. Register an object of a subclass in `ready()`."""
+    """A subject that the core does not know. The `ojs_extensions` of its app name the class."""
 
     #: Its name in messages.
     name: str

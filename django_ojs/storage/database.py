@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial, wraps
@@ -525,6 +526,23 @@ def _of(rows: QuerySet[Any], keys: list[Any]) -> QuerySet[Any]:
     # The lock has checked the conditions on the rows as they are now.
     found: QuerySet[Any] = rows.model._base_manager.using(rows.db).filter(pk__in=keys)
     return found
+
+
+def elsewhere(function: Callable[[], T]) -> T:
+    """Call a function outside of the caller's transaction, on another connection.
+
+    It must not wait for a lock without a limit, because the caller may hold the lock.
+    """
+
+    # Another thread has other connections.
+    def run() -> T:
+        try:
+            return function()
+        finally:
+            connection().close()
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(run).result()
 
 
 def after_commit(then: Callable[[], object], using: str | None = None) -> None:

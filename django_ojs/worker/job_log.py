@@ -101,8 +101,8 @@ class JobLog:
             level = logging.WARNING
             # Claims that were given back spent no attempt.
             what = f"attempt {job.spent} of {job.max_attempts}"
-            if failure.pause:
-                what = "its limit key is paused, without spending an attempt"
+            if failure.pause:  # Of its limit key, if it has one.
+                what = "no attempt is spent"
             # The time is in the time zone of the log's own times, and has the date unless it is
             # today's.
             zone = timezone.get_default_timezone()

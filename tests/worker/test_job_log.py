@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -129,6 +129,17 @@ def test_the_next_attempt_has_its_date_unless_it_is_today(
         "2026-01-02 23:59:05)",
         "00:45:05)",
     ]
+
+
+def test_a_job_that_may_have_no_limit_key_is_not_said_to_have_one(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    until = timezone.now() + timedelta(hours=1)
+    failure = Failure(type="RateLimitExceeded", message="", rate_limit_until=until)
+    JobLog().failed(RUN, failure, Ended(State.RETRYABLE, 1, 3, until), 1.0, None)
+    (record,) = log.records
+    assert " (no attempt is spent, next attempt at " in record.getMessage()
+    assert "key" not in record.getMessage()
 
 
 def test_a_long_message_is_cut_and_an_empty_one_left_out(log: pytest.LogCaptureFixture) -> None:

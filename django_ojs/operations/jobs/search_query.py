@@ -54,8 +54,11 @@ _OF_THE_CORE: Final[dict[str, str]] = {
 
 
 def qualifiers() -> dict[str, str]:
-    """Return the qualifiers, with examples."""
-    return _OF_THE_CORE | {name: each.example for name, each in registry.qualifiers.items()}
+    """Return the qualifiers by which this site can search, with examples."""
+    found = _OF_THE_CORE | {name: each.example for name, each in registry.qualifiers.items()}
+    if not registry.has("workflows"):
+        del found["workflow"]
+    return found
 
 
 #: The most characters of a search, and the most ids of one word.

@@ -100,7 +100,7 @@ END $$;
 -- `stored_at` is NULL if nothing was stored; the lock is then released.
 --
 -- The search sees what was committed while the call waited for the lock, because each statement has a
--- snapshot of its own. If the transaction has a single snapshot, nothing is stored.
+-- snapshot of its own. If the transaction has a single snapshot, nothing is stored, and `stored_at` is -1.
 --
 -- The session keeps the plan of the search. `enable_seqscan` is off, because a plan that was made for a
 -- small table would not use the index.
@@ -117,6 +117,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_unique(
 #variable_conflict use_variable
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        stored_at := -1;
         RETURN;
     END IF;
     BEGIN
