@@ -89,7 +89,7 @@ class Fetch(OJSView):
                 give_back(claimed)
                 raise
 
-# No job is claimed for a client that is gone: the job would wait until its lease ends, and
+        # No job is claimed for a client that is gone: the job would wait until its lease ends, and
         # spend an attempt. A busy server may begin the request when its client has given up.
         is_over = partial(long_poll.client_is_gone, request.META)
         jobs: list[str] = []
