@@ -108,7 +108,7 @@ def _instrument() -> None:
 
 
 def _has_tasks() -> bool:
-    """Whether `TASKS` has a backend of ours. Django reports one that cannot be imported."""
+    """Whether `TASKS` has a backend of this package. Django reports one that cannot be imported."""
     for params in getattr(django_settings, "TASKS", {}).values():
         with suppress(ImportError, TypeError, KeyError, AttributeError):
             backend = import_string(params["BACKEND"])

@@ -1,4 +1,4 @@
-"""Functions with a twin for `async` code. Called from there, they raise an error that names it."""
+"""Functions with a twin for `async` code. In such code, they raise an error that names the twin."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -113,7 +113,7 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
         )
     if values.visibility_timeout < SHORTEST_LEASE:
         problems.append(
-            "VISIBILITY_TIMEOUT is shorter than two seconds: a worker reserves jobs for two anyway."
+            "VISIBILITY_TIMEOUT is shorter than two seconds: leases last at least two seconds."
         )
     return [Warning(f"OJS: {problem}", id="django_ojs.W010") for problem in problems]
 
@@ -170,6 +170,6 @@ def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> l
 
 def _holds_jobs(databases: Collection[str] | None) -> bool:
     """Whether the jobs are in one of these databases."""
-    # `databases` is None unless the command names some, as `migrate` does. Without them, these use
-    # no connection, like Django's own checks.
+    # `databases` is None unless the command names some, as `migrate` does. Without them, these
+    # checks use no connection, like Django's own.
     return databases is not None and database.alias() in databases

@@ -60,7 +60,7 @@ class RuledClaim:
     in_order: Callable[[ClaimRequest, int], list[Candidate]] | None = None
 
     def condition(self) -> Condition:
-        """Return a condition that all jobs meet that may start now, for another's `candidates`.
+        """Return a condition that jobs meet if they may start now, for another rule's `candidates`.
 
         It is asked again in each round: jobs for which `may_start` returned BUSY can be left out.
         """

@@ -100,7 +100,7 @@ class Options:
     def over(self, defaults: "Options") -> "Options":
         """Return these options, completed by `defaults`.
 
-        `meta` is merged key by key, and so is a retry policy that is given as a mapping.
+        `meta` is merged key by key, and so is a retry policy given as a mapping or `max_attempts`.
         """
         if self is NO_OPTIONS:
             return defaults

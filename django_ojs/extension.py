@@ -1,8 +1,8 @@
 """What an extension may do: the interface between the core and its extensions.
 
-An extension is an object of a subclass of `Extension`, which its app registers in `ready()`. Its
-hooks are functions that the core calls. The core imports no extension: it calls the functions of
-`django_ojs.hooks`, where the registry is.
+An extension is an object of a subclass of `Extension`, which the AppConfig of its app names in
+`ojs_extensions`. Its hooks are functions that the core calls. The core imports no extension: it
+calls the functions of `django_ojs.hooks`, where the registry is.
 
 The hooks of all extensions are compiled into tuples, which the core reads as attributes. A hook
 that no extension has costs nothing: no transaction is opened, no row is read and no object is made
@@ -228,7 +228,7 @@ class Suspended:
     """What a hook of `around_run` returns as the result of a run that is to continue later."""
 
     #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
-    #: slot is free, and again after an error that passes: RowLocked, or one of a database that is
+    #: slot is free, and again after RowLocked, or after an error of a database that is
     #: away. Conflict and JobNotFound mean that the worker no longer holds the job.
     store: Callable[[], object]
 
@@ -260,7 +260,7 @@ class Closing(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """The functions of one extension that the core calls. Those without a use are left out."""
+    """The functions of one extension that the core calls. Unused ones are left out."""
 
     #: Wraps all of PUSH. It is called with the `Batch`, outside of any transaction of PUSH; the
     #: caller's may be open. Jobs from the outbox, which were pushed before, do not call it. The
@@ -377,8 +377,8 @@ class Hooks:
     #: Wraps the run of a handler in a worker. It is called with the run, which has a `job`, a
     #: `handler` and a `context`, on the thread of the handler, within its timeout and outside of a
     #: transaction. It is outside of the middleware, and of the transaction of an atomic handler. If
-    #: `context.is_async`, the result of the function has to be awaited, and so has that of the
-    #: hook. It may set `run.finish`, which is called when the handler has returned, in the
+    #: `context.is_async`, the result of the function has to be awaited, and so has the
+    #: hook's. It may set `run.finish`, which is called when the handler has returned, in the
     #: transaction of an atomic one. It may return `Suspended` in place of the result; the run then
     #: neither completes nor fails, and spends no attempt. An error fails the run.
     around_run: Around | None = None
@@ -386,7 +386,7 @@ class Hooks:
     #: Functions that tests call in place of operations to keep jobs in memory, by the name of the
     #: operation, such as "cancel" or "workflows.create". Each is called with the arguments of the
     #: operation; one that creates jobs also gets the function that stores them. The operation
-    #: returns its result, unless that is None.
+    #: returns the stand-in's result, unless that is None.
     stand_ins: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     #: Called before jobs and all that is stored about them are deleted, with their ids, in the
@@ -501,8 +501,8 @@ class Hooks:
     next_jobs: Callable[[], int] | None = None
 
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of a
-    #: transaction. A worker that ends calls it once more as its last write, the highest number
-    #: first. An error is logged.
+    #: transaction. `worker_ends` is called by a worker that ends, for a last write, the highest
+    #: number first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
 
@@ -588,7 +588,7 @@ class WantedEvents:
 
 
 class Extension:
-    """A subject that the core does not know. Register an object of a subclass in `ready()`."""
+    """A subject that the core does not know. The `ojs_extensions` of its app name the class."""
 
     #: Its name in messages.
     name: str
@@ -669,7 +669,7 @@ class Extension:
     def may_find(self) -> str:
         """Return an SQL condition, like `DueStep.when`, without which it finds nothing.
 
-        One statement asks the conditions of all. If it is empty, `findings` is always called.
+        One statement checks all conditions. Without a condition, `findings` is always called.
         """
         return ""
 
@@ -729,10 +729,10 @@ class Extension:
         return ()
 
     def fullness(self, statuses: Sequence[Any], may_be_full: bool) -> Iterable[tuple[str, Any]]:
-        """Return how full the bounded ones of these queues are, each with the name of its queue.
+        """Return how full these queues are, if they are bounded, each with the name of its queue.
 
-        It gets each as a `QueueStatus`, and returns a `reports.queue_overview.Fullness`.
-        `may_be_full`: False where no queue was full or nearly full lately.
+        It gets the `QueueStatus` of each, and returns a `reports.queue_overview.Fullness`.
+        `may_be_full` is False if no queue was full or nearly full lately.
         """
         return ()
 
@@ -745,7 +745,7 @@ class Extension:
         return ()
 
     def past_acts(self, since: datetime) -> Sequence[PastAct]:
-        """Return what operators did since then, the latest first, from one query."""
+        """Return what operators did since a moment, the latest first, from one query."""
         return ()
 
     def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
@@ -758,7 +758,7 @@ class Extension:
     def waits_for(self, jobs: Sequence[Any]) -> Mapping[UUID, str]:
         """Return why scheduled jobs wait, as far as it knows: sentences by the ids of the jobs.
 
-        It is called with the job of a page, or the scheduled ones of a page of the list: one query.
+        It is called with one job, or with the scheduled jobs on a page of the list, for one query.
         """
         return {}
 

@@ -78,7 +78,7 @@ class Finding:
 
     @property
     def identity(self) -> str:
-        """What stays the same while it lasts."""
+        """A name that stays the same while the finding lasts."""
         subject = self.subject or (f"{self.type} {self.queue}".strip() if self.queue else "")
         return f"{self.kind}:{subject}" if subject else self.kind
 

@@ -292,11 +292,20 @@ def job_types() -> list[str]:
 
 
 def positions(parameter: str) -> Iterator[tuple[str, int]]:
-    """Yield the types whose handler has a parameter of this name, with its place in the args."""
+    """Yield the types whose handler has a parameter of this name, with its place in the args.
+
+    The case of the name does not matter, as it does not in what the settings hide.
+    """
     for handler in registry.handlers.values():
         for index, name in enumerate(handler.parameters):
-            if name == parameter:
+            if name.casefold() == parameter.casefold():
                 yield handler.type, index
+
+
+def parameters_of(type: str) -> list[str]:
+    """Return the names of the parameters of a type's handler, by their places in the args."""
+    handler = get_handler(type)
+    return [] if handler is None else list(handler.parameters)
 
 
 def parameter_names() -> list[str]:

@@ -365,7 +365,7 @@ def _run_step(name: str, run: Callable[[], Any]) -> int:
 #: What stops a program, and is no failure of the hook in which it is raised.
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
 
-#: Hooks whose errors an operation raises without logging the extension, so that `_guarded` does.
+#: Hooks whose errors an operation raises without logging the extension, so `_guarded` logs them.
 _RAISED: Final = frozenset(
     [
         "note",
@@ -647,7 +647,7 @@ def hide_in_key(key: str, is_hidden: Callable[[str], bool], replacement: str) ->
 
 
 def shown(job: Any) -> dict[str, Any]:
-    """Return the members that extensions add to the JSON object of a stored job: see `shown`."""
+    """Return the members that extensions add to the JSON object of a stored job."""
     if not registry.shown:
         return {}
     found = _each(registry.shown, "failed to show a job", job)
@@ -655,7 +655,7 @@ def shown(job: Any) -> dict[str, Any]:
 
 
 def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
-    """Return what extensions know of why scheduled jobs wait, by their ids: see `waits_for`."""
+    """Return why scheduled jobs wait, as far as extensions know, by the ids of the jobs."""
     scheduled = [job for job in jobs if job.state == State.SCHEDULED]
     if not scheduled:
         return {}
@@ -665,7 +665,7 @@ def waits_for(jobs: Sequence[Any]) -> dict[UUID, str]:
 
 
 def shown_of_queues(names: Collection[str], *, to_operators: bool) -> dict[str, dict[str, Any]]:
-    """Return what extensions show of queues, by their names: see `shown_of_queues`."""
+    """Return what extensions show of queues, by the names of the queues."""
     shown: dict[str, dict[str, Any]] = {name: {} for name in names}
     for name, members in registry.brought("shown_of_queues", names, to_operators):
         if name in shown:
@@ -703,7 +703,7 @@ def failed(name: str, what: str, error: BaseException) -> None:
     )
 
 
-#: The errors that concern all jobs, and not what an extension did for one.
+#: The errors that concern all jobs, and not what an extension did for one job.
 _OF_ALL: Final = (DatabaseError, MemoryError)
 
 
@@ -726,7 +726,7 @@ def _each(
 
 
 def call_within(hooks: _Named, *args: object) -> None:
-    """Call hooks whose error is raised. It undoes what happened, if their transaction is open."""
+    """Call hooks, and raise their error, which undoes what happened if the transaction is open."""
     for name, hook in hooks:
         try:
             hook(*args)

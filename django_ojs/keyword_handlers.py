@@ -15,9 +15,9 @@ _KEYWORDS: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWOR
 class KeywordHandler(Handler[..., Any]):
     """A handler whose function may have keyword-only parameters and `**kwargs`.
 
-    The arguments of its jobs are positional, by the signature. Such a function takes one more
-    argument, the last one: an object of its keywords. A subclass sets `takes_context`, whether the
-    first parameter is no argument of the job, before `__init__`.
+    The arguments of its jobs are positional, by the signature. For such parameters, a job has one
+    more argument, the last one: an object of the keywords. A subclass sets `takes_context`, whether
+    the first parameter is no argument of the job, before `__init__`.
     """
 
     def read_signature(self) -> inspect.Signature:

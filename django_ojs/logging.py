@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from django_ojs.conf import settings
 from django_ojs.spec import json
 from django_ojs.spec.failure import clean
 
-#: Attributes of a record that say which job it is about; members of `ojs` in the JSON object.
+#: Attributes of a record that say which job it is about. The JSON object has them in `ojs`.
 JOB_FIELDS: Final = (
     "job_id",
     "job_type",
@@ -120,7 +120,7 @@ class SampleFilter(logging.Filter):
 class JSONFormatter(logging.Formatter):
     """Formats a record as the JSON object of ojs-logging §5, without line breaks.
 
-    Whatever is passed as `extra` is in `attributes`. The values of arguments, results and members
+    The other values of `extra` are in `attributes`. The values of arguments, results and members
     that are named like secrets are replaced; `redact` names more such members.
     """
 
@@ -246,8 +246,9 @@ def _string(value: object) -> str:
 
 
 def _backtrace(given: tuple[Any, Any, Any]) -> str:
-    try:
-        lines = traceback.format_exception(*given)
-    except Exception:  # The given exception may have attributes that cannot be read.
-        lines = traceback.format_tb(given[2])
+    lines = traceback.format_tb(given[2])
+    if settings().log_error_messages:
+        # The given exception may have attributes that cannot be read.
+        with suppress(Exception):
+            lines = traceback.format_exception(*given)
     return _text("".join(lines))

@@ -262,7 +262,7 @@ class _OnceAsync(_Once):
         return self._returned
 
     def close_not_started(self) -> bool:
-        """Close the coroutine that it returned, if nothing has awaited it. Return whether it did.
+        """Close the returned coroutine if nothing has awaited it. Return whether this was done.
 
         A coroutine that a middleware has closed is left out: the middleware did not want it.
         """
@@ -284,7 +284,7 @@ def _close_not_started(calls: list[_OnceAsync]) -> list[str]:
 def _check_started(calls: list[_OnceAsync]) -> None:
     """Raise for a coroutine that nothing has awaited: the handler has not run."""
     if names := _close_not_started(calls):
-        # It names the outermost: a middleware inside of it may have passed on the same coroutine.
+        # The outermost one is named: an inner middleware may have passed on the same coroutine.
         raise RuntimeError(
             f"The execution middleware {names[0]!r} called proceed() and dropped what it returned, "
             "so the async def handler has not run: return proceed(), or await it in an async def."

@@ -57,7 +57,7 @@ QUEUE_FIELDS: Final = {
     "tenants": "tenant_fairness tenant_limits",
 }
 
-#: The apps of the extensions whose apps have other names.
+#: The apps of extensions that are not named like their apps.
 _APPS: Final = {"limits by key": "limits", "limits of queues": "limits"}
 
 

@@ -25,6 +25,7 @@ from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, key_expiry, operator
 from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.times import parse_when
 from django_ojs.storage import database
 
 if TYPE_CHECKING:
@@ -79,6 +80,16 @@ class ApiKeyForm(_Form):
         if not name.isprintable():
             raise forms.ValidationError(_("Use printable characters."))
         return name
+
+    def clean_expires_at(self) -> datetime | None:
+        moment: datetime | None = self.cleaned_data["expires_at"]
+        try:
+            # The last and the first day of the calendar do not exist in each time zone.
+            if moment is not None:
+                parse_when(moment, "expires_at")
+        except InvalidRequest as error:
+            raise forms.ValidationError(f"{error.message}.") from None
+        return moment
 
 
 class ReplaceForm(forms.Form):
@@ -170,6 +181,8 @@ class ApiKeyAdmin(SecretPageAdmin):
         return super().has_delete_permission(request, obj) and _has_scopes_of(request, obj)
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        if change and not form.changed_data:
+            return  # The audit trail names changes only.
         if change:
             # The other fields may have changed since the form was read, when the key was used or
             # revoked.

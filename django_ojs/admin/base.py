@@ -117,10 +117,14 @@ class OperatorModelAdmin(ObjectHistory):
         for pattern in patterns:
             if pattern.name:  # A pattern without a name only redirects.
                 pattern.callback = with_way_back(self, pattern.callback)
+        # An object may be named `action`, so its pages come before the actions.
+        pages = ("_change", "_history")
+        first = [each for each in patterns if each.name and each.name.endswith(pages)]
         return [
+            *first,
             self.pattern("action/<slug:name>/", self.action_view, "action"),
             *registry.brought("page_urls", self),
-            *patterns,
+            *(each for each in patterns if each not in first),
         ]
 
     def pattern(self, route: str, view: Any, name: str) -> URLPattern:

@@ -170,6 +170,7 @@ class ConfigureForm(forms.Form):
                 del self.fields[name]
         in_force: Mapping[str, str] = self.initial.get(IN_FORCE) or {}
         for name, field in self.fields.items():
+            field.show_hidden_initial = True  # The form sends what was read, too; see `clean`.
             value = in_force.get(".".join(_MEMBERS[name]), DEFAULT)
             if isinstance(field, forms.ChoiceField):
                 field.choices = [("", value), *_STRATEGIES.items()]
@@ -203,14 +204,22 @@ class ConfigureForm(forms.Form):
         ]
 
     def clean(self) -> dict[str, Any]:
-        """Check the values together, as the configuration that they make."""
+        """Check the values together, as the configuration that they make.
+
+        Values that the user has left as they were read are not returned, because another user may
+        have changed them since.
+        """
         values = super().clean() or self.cleaned_data
         if not self.errors:
             try:
                 check(_with({}, values), max_envelope_bytes=settings().limits.envelope_bytes)
             except OJSError as error:
                 self.add_error(_field_of(error), f"{error.message}.")
-        return values
+        return {
+            name: value
+            for name, value in values.items()
+            if self[name].html_initial_name not in self.data or name in self.changed_data
+        }
 
 
 def own_values(queue: Queue) -> dict[str, Any]:

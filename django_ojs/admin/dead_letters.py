@@ -42,7 +42,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
                 "latest_first": latest_first,
                 "more_groups": found.found - len(found.groups) if found else 0,
                 "rows": [self._row(request, group) for group in found.groups] if found else (),
-                "jobs_url": self.url("changelist", model=Job) + filter_query(all_dead),
+                "jobs_query": filter_query(all_dead),
                 "buttons": bulk_buttons(self, request, all_dead, what=_all(found)) if found else (),
                 "unread": query.unread,
             },
@@ -53,10 +53,9 @@ class DeadLetterAdmin(OperatorModelAdmin):
 
     def _row(self, request: HttpRequest, group: Group) -> dict[str, Any]:
         which = group.filter
-        jobs_url = self.url("changelist", model=Job)
         return {
             "group": group,
-            "jobs_url": jobs_url + filter_query(which) if which else "",
+            "jobs_query": filter_query(which) if which else "",
             "buttons": bulk_buttons(self, request, which, what=_("group")) if which else (),
         }
 

@@ -15,11 +15,11 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
 from django_ojs.enqueue_options import Options, Request, envelope_of, push_options_of
-from django_ojs.handlers import job_types
+from django_ojs.handlers import job_types, parameters_of
 from django_ojs.models import Job
 from django_ojs.operations import delete, run_again
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.redaction import redacted_args
 from django_ojs.operations.operator_push import push_by_operator
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope, check_type
@@ -190,7 +190,8 @@ def _may_edit(request: HttpRequest, job: Job) -> bool:
 
     It has none if any of them is redacted, because it would store the redacted value.
     """
-    if not payload_permission.may_see(request) or redacted(job.args) != job.args:
+    shown = redacted_args(job.args, parameters_of(job.type))
+    if not payload_permission.may_see(request) or shown != job.args:
         return False
     return "offloaded" not in job.options and len(json.dumps(job.args)) <= _MAX_EDITED
 

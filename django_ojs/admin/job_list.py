@@ -16,10 +16,11 @@ from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise, duration
 from django_ojs.admin.panels import AdminColumn, columns_of
 from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.handlers import parameters_of
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.redaction import redacted, redacted_args
 from django_ojs.operations.workers import registry
 from django_ojs.spec import json
 from django_ojs.spec.states import State
@@ -237,11 +238,12 @@ def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:
 def previews(jobs: Sequence[Job]) -> dict[UUID, str]:
     keys = [job.pk for job in jobs]
     small = Job.primary.filter(pk__in=keys, size_bytes__lt=_PREVIEW_BYTES)
-    return {key: _preview(args) for key, args in small.values_list("pk", "args")}
+    found = small.values_list("pk", "type", "args")
+    return {key: _preview(redacted_args(args, parameters_of(type))) for key, type, args in found}
 
 
 def _preview(args: Any) -> str:
-    text = ", ".join(json.dumps(arg) for arg in redacted(args)) if args else ""
+    text = ", ".join(json.dumps(arg) for arg in args) if args else ""
     return text if len(text) <= _PREVIEW_LENGTH else f"{text[:_PREVIEW_LENGTH]}…"
 
 

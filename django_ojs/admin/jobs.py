@@ -28,11 +28,11 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
-from django_ojs.handlers import job_types, parameter_names, positions
+from django_ojs.handlers import job_types, parameter_names, parameters_of, positions
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import family, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.redaction import redacted, redacted_args
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import members_with, unknown_name
 from django_ojs.operations.keyset import PageRequest
@@ -289,7 +289,7 @@ def _own_frame(error: Any) -> str | None:
 
 def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
-    values = [(_("Arguments"), pretty(redacted(job.args)))]
+    values = [(_("Arguments"), pretty(redacted_args(job.args, parameters_of(job.type))))]
     values += [
         (title, pretty(redacted(value)))
         for title, value in (

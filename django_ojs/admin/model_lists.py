@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
 from django.contrib.admin.utils import (
@@ -21,7 +21,9 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, URLPattern
 from django.utils import timezone
 from django.utils.text import capfirst
+from django.utils.translation import gettext as _
 
+from django_ojs.admin.actions import MAX_OBJECTS
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
@@ -162,4 +164,17 @@ class OperatorViews(ObjectHistory):
         given = request.POST.copy()
         given.setlist(ACTION_CHECKBOX_NAME, selected)
         request.POST = given  # type: ignore[assignment]  # Django's own is immutable
+        if given.get("action") == "delete_selected" and given.get("select_across") == "1":
+            queryset = self._some_of(request, queryset)
         return super().response_action(request, queryset, *args, **kwargs)
+
+    def _some_of(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the first objects, and tell the user if there are more.
+
+        Django's page asks about each object by name, and sends its key in a field of its own. It
+        rejects a request with more than a thousand fields.
+        """
+        keys = list(queryset.order_by("pk").values_list("pk", flat=True)[: MAX_OBJECTS + 1])
+        if len(keys) > MAX_OBJECTS:
+            self.message_user(request, _("There are more; select them again."), messages.WARNING)
+        return queryset.filter(pk__in=keys[:MAX_OBJECTS])

@@ -20,7 +20,7 @@ from django_ojs.finding import Finding
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
-from django_ojs.operations.queue_rows import RESERVED
+from django_ojs.operations.queue_rows import RESERVED, is_deleted
 from django_ojs.operations.workers import registry as workers_known
 from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.reports import findings, latest_runs
@@ -58,7 +58,8 @@ class QueueAdmin(OperatorModelAdmin):
         return super().get_queryset(request).exclude(pk__in=RESERVED)
 
     def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
-        found = list(super()._objects(request, keys))
+        # A deleted queue keeps a row; `listing` knows whether its jobs make it a queue again.
+        found = [each for each in super()._objects(request, keys) if not is_deleted(each)]
         if missing := set(keys) - {queue.pk for queue in found}:
             # A queue that only has jobs has no row.
             found += [Queue(name=each.name) for each in queues.listing(within=missing).rows]

@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
 from django.template import RequestContext
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -199,8 +199,8 @@ def ojs_url(context: RequestContext, model: str, name: str = "changelist", *args
     try:
         found = model_named(model)
         model_admin = None if found is None else site.get_model_admin(found)
-    except NotRegistered:
+        if model_admin is None or not model_admin.has_view_or_change_permission(context.request):
+            return ""
+        return reverse(view_name(model_admin.model, name), args=args, current_app=site.name)
+    except (NotRegistered, NoReverseMatch):  # The project's own ModelAdmin has fewer pages.
         return ""
-    if model_admin is None or not model_admin.has_view_or_change_permission(context.request):
-        return ""
-    return reverse(view_name(model_admin.model, name), args=args, current_app=site.name)

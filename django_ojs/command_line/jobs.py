@@ -24,12 +24,13 @@ from django_ojs.command_line.lists import (
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
 from django_ojs.formatting import absolute_time, grouped
+from django_ojs.handlers import parameters_of
 from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import family, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
+from django_ojs.operations.jobs.redaction import redacted, redacted_args, with_redacted_key
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
@@ -186,7 +187,7 @@ def _show(console: Console, options: Options) -> int:
     if options["payload"]:
         # The data that a handler reports beside its progress is as private as the arguments.
         payload = {
-            "args": job.args,
+            "args": redacted_args(job.args, parameters_of(job.type)),
             "meta": job.meta,
             "progress": reported.data,
             "parent_results": job.options.get("parent_results"),
@@ -253,6 +254,8 @@ def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
             out[name] = others[name] if name in others else redacted(out[name])
         elif name not in ("error", "errors"):
             del out[name]
+    if with_payload and "args" in out:
+        out["args"] = redacted_args(out["args"], parameters_of(job.type))
     if not with_payload:
         if "error" in out:
             out["error"] = _without_payload(out["error"])

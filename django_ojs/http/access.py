@@ -24,7 +24,7 @@ API_KEY = "api-key "
 
 
 class User(Protocol):
-    """The part of Django's user interface that is needed here."""
+    """The part of the interface of Django's users that is needed here."""
 
     @property
     def is_authenticated(self) -> bool: ...
@@ -51,12 +51,12 @@ class Access:
 
     @property
     def principal(self) -> Principal:
-        """The owner of the workers that the caller makes known."""
+        """The caller, as the owner of the workers that it registers."""
         return Principal(id=self.identity or f"name {self.name}", limited=self.queues is not None)
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the caller has a scope, or one that includes it."""
-        # Most often it has the scope itself.
+        # Most often the caller has the scope itself.
         return scope in self.scopes or scope in complete(self.scopes)
 
     def check(self, scope: Scope) -> None:
@@ -84,7 +84,7 @@ class Access:
         return is_within and self.allows(Scope.READ)
 
     def check_dead_letter_queue(self, config: object) -> None:
-        """Raise PermissionDenied if a configuration names a dead letter queue of other callers."""
+        """Raise PermissionDenied unless the caller may use a configuration's dead letter queue."""
         target = config.get("dead_letter_queue") if isinstance(config, dict) else None
         if isinstance(target, str) and self.queues is not None and target not in self.queues:
             raise PermissionDenied(

@@ -87,7 +87,7 @@ _WITHOUT_WRAPPER: Final = frozenset({ApiKeyAuthentication, AllowAny})
 
 
 def authenticate(request: Any) -> None:
-    """Find out who sends a request: the first class of HTTP_AUTHENTICATION that knows decides.
+    """Authenticate a request by the first class of HTTP_AUTHENTICATION that recognizes it.
 
     It sets `user` and `auth` of Django's request, as DRF does, and what `access_of` returns. Raises
     what a class raises, and ImproperlyConfigured for a path that names no class. The request is

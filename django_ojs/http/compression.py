@@ -16,7 +16,7 @@ from django.utils.text import compress_string
 from django_ojs.http.zstd import zstd
 from django_ojs.spec.errors import InvalidPayload, UnsupportedCompression
 
-#: Compression does not make shorter responses smaller.
+#: Shorter responses are not worth the time of compressing them.
 MINIMUM: Final = 1024
 
 _CHUNK: Final = 64 * 1024
@@ -36,9 +36,9 @@ def supported() -> list[str]:
 
 
 def coding_of(request: HttpRequest) -> str | None:
-    """Return the content coding of a request's body, None for a plain one.
+    """Return the content coding of a request's body, or None if it is not encoded.
 
-    Raises UnsupportedCompression for any other one, and for more than one.
+    Raises UnsupportedCompression for an unknown coding, and for more than one.
     """
     coding: str = request.META.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if coding in ("", "identity"):
@@ -161,7 +161,7 @@ def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _count_part(parts: int) -> int:
     if parts >= _MAX_PARTS:
-        raise InvalidPayload(f"the body must be packed in at most {_MAX_PARTS} parts")
+        raise InvalidPayload(f"the body must have at most {_MAX_PARTS} compressed parts")
     return parts + 1
 
 

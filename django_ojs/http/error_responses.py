@@ -1,4 +1,4 @@
-"""Error responses: the one place where exceptions become statuses and codes (§16)."""
+"""Error responses: the one place where exceptions become statuses and codes (http-binding §16)."""
 
 import logging
 import re
@@ -33,7 +33,7 @@ from django_ojs.spec.errors import (
 from django_ojs.storage import database, lock_holders
 
 DOCS: Final = "https://openjobspec.org/docs"
-#: A 404 repeats a path, or a part of it, only up to this many characters.
+#: A 404 repeats a path, or an id in it, only if it has at most this many characters.
 MAX_RESOURCE_ID: Final = 255
 #: Seconds in Retry-After when the error has no better estimate.
 RETRY_AFTER: Final = 1

@@ -109,7 +109,7 @@ def confirm(data: Mapping[str, Any]) -> None:
 def query_integer(
     query: Mapping[str, str], name: str, *, default: int, minimum: int = 0, maximum: int
 ) -> int:
-    """Return an integer of the query. One above the maximum counts as the maximum."""
+    """Return an integer of the query. A number above the maximum counts as the maximum."""
     given = query.get(name, "")
     if not given:
         return default

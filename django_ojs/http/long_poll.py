@@ -50,7 +50,7 @@ def until(
 ) -> T:
     """Call `check` until its result is true or `seconds` are over; return the last result.
 
-    Between the calls it holds no transaction and no lock, and ends if `is_over`. When
+    Between the calls it holds no transaction and no lock, and ends if `is_over()`. When
     HTTP_WAITING_REQUESTS requests of this process wait already, it checks once.
     """
     found = check()
@@ -71,7 +71,7 @@ def until(
 def client_is_gone(environ: Mapping[str, Any]) -> bool:
     """Whether the client of a WSGI request, or the proxy before it, has closed the connection.
 
-    False where the server does not pass its connection on, as Gunicorn does.
+    It is False unless the server passes its connection on, as Gunicorn does.
     """
     connection = environ.get("gunicorn.socket")
     if connection is None:

@@ -18,7 +18,7 @@ HOMEPAGE = "https://openjobspec.org"
 #: compressed data could bring 400,000 jobs.
 MAX_BATCH: Final = 10_000
 
-#: What this server is without any extension.
+#: What this server declares without any extension.
 _CORE: Final = (
     Declared(official="admin-api"),
     Declared(official="payload-limits"),
@@ -28,7 +28,7 @@ _CORE: Final = (
 #: The capability that a level of conformance needs, beside those of the levels below.
 _LEVELS: Final = {2: "cron_jobs", 3: "workflows", 4: "rate_limiting"}
 
-#: The names of databases in the manifest (conformance §4), if Django names them otherwise.
+#: The names of databases in the manifest (conformance §4), where they differ from Django's.
 _BACKENDS: Final = {"postgresql": "postgres"}
 
 

@@ -11,7 +11,7 @@ from django_ojs.models import Job
 from django_ojs.storage import database
 from django_ojs.storage.connection_watch import ConnectionWatch
 
-#: Seconds after which the answer is no.
+#: Seconds after which the database counts as not ready.
 ANSWER_TIMEOUT: Final = 0.8
 
 #: Seconds without an answer after which the connection is ended, and another one is made.
@@ -32,8 +32,8 @@ def is_ready(link: BaseDatabaseWrapper) -> bool:
 class Probe:
     """Asks whether the database takes writes, in a thread and one question at a time.
 
-    Requests that come meanwhile share the answer. If the server is frozen, only the thread waits
-    for it.
+    Requests that come during a question share its answer. If the server is frozen, only the thread
+    waits for it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Probe:
         self._watch = ConnectionWatch(WAIT_TIMEOUT)
 
     def is_ready(self) -> bool:
-        """Return the answer; False where there is none in time."""
+        """Return the answer, or False if none comes in time."""
         with self._lock:
             if self._question.over.is_set():
                 self._question = _Question()

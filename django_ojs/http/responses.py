@@ -1,4 +1,4 @@
-"""JSON responses: compact, under the specification's own media type (§4.1, §4.3)."""
+"""JSON responses: compact, under the specification's own media type (http-binding §4)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -41,7 +41,7 @@ def unwritable() -> RuntimeError:
 
 
 def timestamps(**moments: datetime | None) -> dict[str, str]:
-    """Return these fields in the form of responses, without those that are None."""
+    """Return these times as responses show them, without those that are None."""
     return {
         name: format_timestamp(moment) for name, moment in moments.items() if moment is not None
     }

@@ -68,7 +68,7 @@ class CallerThrottle(SimpleRateThrottle):
             raise Throttled(self.wait())
 
     def read(self) -> None:
-        """Read the requests so far, without counting another one."""
+        """Read the times of the requests so far, without counting a request."""
         try:
             found = self.cache.get(self.key, [])
         except Exception:
@@ -79,7 +79,7 @@ class CallerThrottle(SimpleRateThrottle):
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a response."""
-        # The oldest request leaves the period then. Until then, only `remaining` are permitted.
+        # At `reset`, the oldest request leaves the period, and one more is permitted again.
         reset = self.history[-1] + self.duration if self.history else self.now
         return {
             "X-RateLimit-Limit": str(self.num_requests),

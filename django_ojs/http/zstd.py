@@ -24,7 +24,7 @@ class Zstd:
 
 @lru_cache(maxsize=1)
 def zstd() -> Zstd | None:
-    """Return the library that is available, or None if there is none, and zstd is not offered."""
+    """Return the library that is available. If there is none, zstd is not offered."""
     # Python can also be built without its module.
     for module, adapt in (("compression.zstd", _of_python), ("zstandard", _of_zstandard)):
         try:

@@ -23,7 +23,7 @@ class PrimaryQuerySet(models.QuerySet[M]):
     ) -> Self:
         """Lock the rows.
 
-        If the database has no weaker lock, or none for one table, take a stronger one.
+        If the database has no weaker lock, or cannot lock only one table, take a stronger lock.
         """
         features = connections[self.db].features
         if features.has_select_for_update:

@@ -100,7 +100,7 @@ class BulkOperationJob(StoredModel):
     """A job that a retry made available, so that the page of the operation shows what became of it.
 
     The row is kept for a week after the end of the operation. Of a large operation, only the first
-    jobs have one.
+    jobs have a row.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -130,8 +130,8 @@ class Job(StoredModel):
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
     #: For a dead letter that was moved to a `dead_letter_queue`: the queue in which it ran.
-    original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: it is there
-    #: What happened before is no longer in its history (`operations.jobs.execution_history`).
+    original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: not moved
+    #: What happened before this time is not in its history (`operations.jobs.execution_history`).
     history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     discard_reason = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  # NULL: not discarded
 

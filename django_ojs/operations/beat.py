@@ -101,7 +101,7 @@ def beat(
     With `renews`, a worker of the project sends the registration and the session of its last BEAT:
     while it has no jobs, they are stored only if its row has lost them. With `is_behind`, the
     worker could not extend all leases at its last BEAT, so leases that end are left to it until it
-    can.
+    can extend them again.
 
     A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
     PermissionDenied if the principal may not write this worker.
@@ -115,7 +115,7 @@ def beat(
         if directive is not None:
             return BeatResponse(state=directive, jobs_extended=0)
 
-    # A session that the worker no longer sends is removed: its end does not mean that it died.
+    # A session that the worker no longer sends is removed: its end would prove nothing.
     session_pid, session_started_at = session or (None, None)
     reported = {
         "state": state,
@@ -274,8 +274,8 @@ def _record(
         for owner in known.values_list("owner", flat=True):
             principal.check(owner)
     if reported["state"] is not Directive.RUNNING:
-        # A worker with a directive other than running has counted as quiet since it was set, and
-        # the event was published then.
+        # A worker with a directive other than running has counted as quiet since that was set,
+        # and the event was published then.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=reported["state"]):
             active = reported["active_jobs"]

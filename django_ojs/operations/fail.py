@@ -138,7 +138,7 @@ def decide(job: Job | Claimed, failure: Failure) -> Decision:
 
 
 def _within_total_timeout(job: Job | Claimed, decision: Decision) -> Decision:
-    """End a job instead of a retry that cannot end before its `total_timeout` (ojs-timeouts §9.1).
+    """Discard a job whose retry cannot end before its `total_timeout` (ojs-timeouts §9.1).
 
     The timeout of the next run counts only if the job sets it, because the default is half an hour.
     """
@@ -214,7 +214,7 @@ def requeue(
 def fail_beside_others(
     job_id: UUID, failure: Failure, *, others: int, claim: Claim = ANY_CLAIM
 ) -> Job:
-    """Record a failed run that this job, or one of `others` jobs of its process, has caused.
+    """Record a failed run. Its cause is this job, or one of `others` other jobs of its process.
 
     The first ISOLATED_AFTER such runs of a job spend no attempt; see `rescue`. Raises as `fail`
     does.
@@ -291,7 +291,7 @@ def _known(job: Job, failure: Failure | None, *, spends: bool) -> Known:
 def _was_postponed(job: Job, error: dict[str, object]) -> bool:
     """Whether a history ends with a run that was postponed for the same reason.
 
-    Such runs are recorded once, because a job may be postponed every half minute of a deployment.
+    Such runs are recorded once, because a job may be postponed twice a minute during a deployment.
     """
     last = Attempt.primary.filter(job_id=job.pk).order_by("-run", "-id").first()
     return last is not None and _is_postponement(last, error)

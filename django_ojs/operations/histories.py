@@ -74,7 +74,7 @@ class _HistoryFailures:
         self._logged_at = -math.inf
 
     def log(self, error: database.OptionalError) -> None:
-        """Log a failure; the cause has the class of the error, and no value."""
+        """Log the class of the error only, because its text may contain values."""
         now = time.monotonic()
         if now - self._logged_at < LOG_EVERY:
             return

@@ -45,7 +45,7 @@ class PushOptions:
     #: Check the bound of a queue as it is stored now: another process may have set it within the
     #: last second. That costs a tenth of an insert.
     checks_bound: bool = False
-    #: Store the jobs here, whatever the routes of the outbox: a workflow follows its steps here.
+    #: Store the jobs here, whatever the outbox would route: a workflow follows its steps here.
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False

@@ -41,8 +41,8 @@ def ended(job_id: UUID) -> Job:
             },
         )
     if "offloaded" in job.options:
-        # The objects belong to that job: a worker reads them for no other, and they are removed
-        # with it.
+        # The objects in the bucket belong to this job: a worker reads them for no other job, and
+        # they are deleted with this one.
         raise Conflict(
             "The job has arguments in the bucket of OFFLOAD, which only this job can read; "
             "enqueue it anew from your code.",

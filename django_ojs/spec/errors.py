@@ -250,7 +250,7 @@ class RowLocked(BackendUnavailable):
 
     @classmethod
     def of_job(cls, job_id: object) -> Self:
-        """Name the job."""
+        """Return the error for this job."""
         return cls(
             "Another session has locked the job; try again.", details={"job_id": str(job_id)}
         )

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.times import parse_duration
 
-#: It gets a value and the path of its field.
+#: A function that gets a value and the path of its field.
 Check: TypeAlias = Callable[[object, str], None]
 
 

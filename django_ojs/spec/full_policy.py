@@ -19,7 +19,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitPolicy:
-    """How long an enqueue waits for room: in queues with the strategy `block`, or `always`."""
+    """How long an enqueue waits for room: in queues that `block`, or in all with `always`."""
 
     seconds: float
     always: bool = False
@@ -35,7 +35,7 @@ class WaitPolicy:
 class FullPolicy:
     """What an enqueue does before it raises QueueFull; it is one of `PushOptions.notes`."""
 
-    #: Wait for room.
+    #: How long to wait for room. None means not at all.
     wait: WaitPolicy | None = None
     #: Store the jobs in the outbox, which delivers them to this site later.
     outbox: bool = False

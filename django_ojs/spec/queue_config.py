@@ -124,12 +124,12 @@ class QueueConfig:
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: What the `read` functions of extensions returned, by its class.
     parts: Mapping[type, Any] = field(default_factory=dict)
-    #: Checks of its new jobs.
+    #: Checks of each new job of the queue.
     job_checks: tuple[Callable[[Any], None], ...] = ()
 
     @classmethod
     def of(cls, own: Mapping[str, Any], default: Mapping[str, Any] | None = None) -> Self:
-        """Return the effective configuration: the stored one over that of the default policy."""
+        """Return the effective configuration: a queue's own values over the default policy's."""
         values = inherit(own, default or {})
         bounds = values.get("backpressure", {})
         parts: dict[type, Any] = {}
@@ -298,7 +298,7 @@ def retention_of(values: Mapping[str, Any]) -> dict[tuple[State, bool], timedelt
     """Return the retention in a configuration, by state and whether a job is a dead letter."""
     kept = values.get("retention") or {}
     found = {(state, False): kept.get(state.value) for state in RETAINED}
-    # The dead-letter document's spelling and queue-config's.
+    # The dead-letter document and queue-config spell this differently.
     dead = ((values.get("dead_letter") or {}).get("retention") or {}).get("max_age")
     found[State.DISCARDED, True] = dead or values.get("dead_letter_ttl")
     return {kind: parse_duration(age, "") for kind, age in found.items() if age is not None}

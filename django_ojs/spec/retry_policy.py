@@ -14,7 +14,7 @@ Exhaustion = Literal["dead_letter", "discard"]
 Strategy = Literal["exponential", "linear", "constant", "polynomial"]
 Duration = timedelta | str | float
 
-#: Fits the integer column that holds it on every database.
+#: The largest number that the integer column can store on every database.
 MAX_ATTEMPTS_LIMIT: Final = 2**31 - 1
 
 #: The reasons for which a failed run discards its job. With any other reason, no run was the cause.

@@ -33,7 +33,7 @@ def did_you_mean(name: object, known: Collection[str]) -> str:
 
 
 def allowed_name(text: object) -> str:
-    """Return a text as the name of a queue or a cron job: small letters, digits, dots, hyphens."""
+    """Return a text as the name of a queue or a cron job: a-z, digits, dots and hyphens."""
     return re.sub(r"[^a-z0-9.]+", "-", str(text).lower()).strip("-.")
 
 

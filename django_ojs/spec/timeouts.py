@@ -56,7 +56,7 @@ def total_failure(job: TimedJob, now: datetime) -> Failure:
 
 
 def expiry_of(job: TimedJob, now: datetime) -> Failure | None:
-    """Return the error of a waiting job that has expired; None if its `expires_at` has passed."""
+    """Return the error of a job that expired by a timeout; None if by its `expires_at`."""
     # `expires_at` is the earliest of the limits, which databases round to the millisecond.
     assert job.expires_at is not None
     latest = job.expires_at + timedelta(milliseconds=1)

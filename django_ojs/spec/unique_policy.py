@@ -96,7 +96,7 @@ class UniquePolicy:
         return selected
 
     def render(self) -> dict[str, Any]:
-        """Return the policy as JSON, complete; the period is in ISO 8601."""
+        """Return the complete policy as JSON, unknown fields included; the period in ISO 8601."""
         out: dict[str, Any] = {**self.extra, "keys": list(self.keys)}
         for name, names in (("args_keys", self.args_keys), ("meta_keys", self.meta_keys)):
             if names is not None:
@@ -160,8 +160,8 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if "key" in given:
         key = given.pop("key")
         names = _names(key, "key", positions=True)
-        # The other two are checked even if `key` replaces them: 0 is a wrong value, not an absent
-        # one.
+        # `keys` and `args_keys` are checked even if `key` replaces them: 0 is a wrong value, not an
+        # absent one.
         if not any(_names(given.get(name), name, positions=True) for name in ("keys", "args_keys")):
             keys: tuple[str, ...] = ("type", "args")
             if names and args is not None and select(args, names) is None:

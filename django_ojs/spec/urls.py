@@ -44,7 +44,7 @@ def split(url: str) -> tuple[str, str, str]:
 
 
 def _is_host(host: str) -> bool:
-    """Return whether a host in brackets is an IPv6 address; nothing else may be in brackets."""
+    """Return False for a host in brackets that is not an IPv6 address, and True otherwise."""
     if not host.startswith("["):
         return True
     try:

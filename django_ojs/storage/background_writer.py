@@ -1,7 +1,7 @@
 """Threads that write what a process has collected in memory: figures, events of rejections.
 
-A caller cannot always write this itself: its transaction may roll back, and it may end, or collect
-no more for a long time.
+A caller cannot always write this itself: its transaction may roll back, and its process may end, or
+collect nothing more for a long time.
 """
 
 import atexit

@@ -154,7 +154,7 @@ class Claimed:
         return envelope.render(self, more=self.more)
 
     def _shape(self) -> tuple[Any, ...] | None:
-        """Return what its JSON object depends on besides `_OWN`, or None if more matters."""
+        """Return what its JSON object depends on besides `_OWN`, or None if it depends on more."""
         if self.run > 1 or self._error is not None or self._progress is not None or self.more:
             return None
         return (

@@ -26,8 +26,8 @@ LOOKS = 30
 #: would be a tenth of what an idle process costs.
 IDLE_PAUSES = 4
 
-#: Seconds within which the server must say, over another connection, what it executes. It takes as
-#: long to try several hosts that accept the connection and do not respond.
+#: Seconds within which the server must say, over another connection, what it executes. Trying
+#: several hosts that accept a connection and do not respond takes as long.
 ANSWER_TIMEOUT = 10.0
 
 

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial, wraps
@@ -47,7 +48,7 @@ FIRST_PAUSE = 0.02
 #: for less.
 SHORT_LOCK_TIMEOUT: Final = 0.1
 SHORT_LOCK_TIMEOUT_MS: Final = 100
-#: Seconds for which the locked row of a job is tried again. They are fewer than the above, so that
+#: Seconds for which the locked row of a job is tried again: less than SHORT_LOCK_TIMEOUT, so that
 #: the error names the job.
 _ROW_TIMEOUT: Final = 0.08
 #: `SHORT_LOCK_TIMEOUT` for a database with one lock for all writers, which wait for it in turn.
@@ -124,7 +125,7 @@ def connection(using: str | None = None) -> BaseDatabaseWrapper:
 def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     """Whether autocommit is off, or an `atomic()` other than those of a TestCase is open.
 
-    Those do not count, because outside of tests they would not be there.
+    The latter do not count, because they exist only in tests.
     """
     if not connection.in_atomic_block:
         # `autocommit` of a closed connection says nothing.
@@ -280,14 +281,14 @@ def watched() -> list[BaseDatabaseWrapper]:
 def end(link: BaseDatabaseWrapper) -> bool:
     """End a connection of any thread, so that a wait for its reply fails now.
 
-    Return whether it was ended. It is not if there is something to read.
+    Return whether it was ended. A connection with something to read is left alone.
     """
     number = dialect_of(link).descriptor(link)
     if number is None:
         return False
     try:
         with socket.socket(fileno=os.dup(number)) as duplicate:
-            # The thread may have closed it meanwhile, and its number may belong to another one now.
+            # The thread may have closed the connection, and another may have its number now.
             if dialect_of(link).descriptor(link) != number:
                 return False
             try:
@@ -322,7 +323,7 @@ def unavailable_reason(error: Exception) -> str:
     known = of_vendor(connection().vendor)
     found = known.reasons.search(str(error)) if known is not None else None
     name = type(error).__name__
-    # The phrase is the last group, if there are any.
+    # The phrase is the last group, if the pattern has groups.
     return f"{name}: {found[found.lastindex or 0]}" if found else name
 
 
@@ -396,7 +397,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def has_waited_for_lock(error: BaseException) -> bool:
-    """Whether a statement failed because another session held a lock, or ended a deadlock."""
+    """Whether a statement failed because of a lock of another session, or of a deadlock."""
     return isinstance(error, OperationalError) and dialect().is_contention_error(error)
 
 
@@ -453,7 +454,7 @@ def run_optional(statement: Callable[[], object]) -> bool:
     try:
         statement()
     except DatabaseError as error:
-        if is_unavailable(error):  # Contention included.
+        if is_unavailable(error):  # That includes contention.
             raise
         raise OptionalError(str(error)) from error
     return True
@@ -498,9 +499,9 @@ def write_transaction(function: Callable[P, T]) -> Callable[P, T]:
 def lock_free(rows: QuerySet[Any]) -> list[Any]:
     """Lock these rows, except those that another session has locked, and return their keys.
 
-    This and the next two are for the maintenance: another process that has lost the lease may be in
-    the same step, and waiting for its rows would cost this one the lease as well. Locked rows are
-    left to the session that has locked them, or to the next call.
+    This and the next two functions are for the maintenance: another process that has lost the lease
+    may be in the same step, and waiting for its rows would cost this one the lease as well. Locked
+    rows are left to the session that has locked them, or to the next call.
     """
     return list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
 
@@ -527,12 +528,29 @@ def _of(rows: QuerySet[Any], keys: list[Any]) -> QuerySet[Any]:
     return found
 
 
+def elsewhere(function: Callable[[], T]) -> T:
+    """Call a function outside of the caller's transaction, on another connection.
+
+    It must not wait for a lock without a limit, because the caller may hold the lock.
+    """
+
+    # Another thread has other connections.
+    def run() -> T:
+        try:
+            return function()
+        finally:
+            connection().close()
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(run).result()
+
+
 def after_commit(then: Callable[[], object], using: str | None = None) -> None:
     """Call `then` once the caller's transaction has committed, or now outside of one.
 
     Its errors are logged and not raised; Django names the function in the log, so it must not be a
-    `partial`. With `set_autocommit(False)` and no `atomic()`, Django does not know of the commit:
-    then it is not called.
+    `partial`. With `set_autocommit(False)` and no `atomic()`, Django does not know of the commit,
+    and `then` is not called.
     """
     after_commit_of(connection(using), then)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from django_ojs.hooks import MOST_NUMBERS, registry
+from django_ojs.hooks import MOST_NUMBERS, missing_rules, registry
 from django_ojs.models import Job, Queue
 from django_ojs.spec.hold import FIRST_HELD, FREE, open_to, owner_of
 from django_ojs.spec.hold import held_by as held_by
@@ -42,7 +42,7 @@ def values_in(queue: str) -> list[int]:
 def learn_rules(queue: str) -> int:
     """Read the rules of all queues; return the bits of the rules that jobs of this queue need.
 
-    It is called when a claim has found such a job. The bits are stored in the row of the queue, so
+    It is called when a claim did not apply all rules. The row of the queue gets the bits, so
     that the next claim knows them, unless another transaction has locked the row, because a claim
     waits for no lock. So an enqueue neither writes nor locks the row, and it does not matter
     whether the enqueueing process knows the rule.
@@ -106,10 +106,21 @@ def decide_again(jobs: Sequence[Job]) -> None:
     """Keep jobs, which have ended and are to wait again, only for extensions that hold them now.
 
     The caller has locked them. Since they were held, an extension may have opened or forgotten
-    them, or was removed or added.
+    them, or was removed or added. A job whose queue has the rule of an extension that this process
+    lacks stays with the claims that apply the rule.
     """
-    if registry.holds or any(job.hold for job in jobs):
-        _open(jobs)
+    by_value: dict[int, list[Job]] = {}
+    for job in jobs:
+        by_value.setdefault(_kept_elsewhere(job), []).append(job)
+    for value, some in by_value.items():
+        if registry.holds or any(job.hold for job in some):
+            _open(some, to=value)
+
+
+def _kept_elsewhere(job: Job) -> int:
+    number = owner_of(job.hold)
+    is_missing = job.hold and missing_rules(1 << number) & queue_configs.rules_of(job.queue)
+    return open_to(number) if is_missing else FREE
 
 
 def _open(jobs: Sequence[Job], *, but: int | None = None, to: int = FREE) -> None:

@@ -1,7 +1,7 @@
 """The state that a process keeps in memory about the database: caches, counters and throttles.
 
 Each object registers itself where it is made, and `reset` returns all of them to the state of a new
-process. Tests call it, so that none begins with what another one has read, counted or sent. Two
+process. Tests call it, so that no test begins with what another has read, counted or sent. Two
 objects are not part of it: the registry of handlers, which importing `jobs.py` fills, and the
 recorder of rejections, whose reset writes to the database and ends a thread.
 """

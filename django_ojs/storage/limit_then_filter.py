@@ -1,4 +1,4 @@
-"""Filter the first rows of a query: its conditions choose the rows, and further ones filter those.
+"""Filter the first rows of a query: its conditions choose them, and further conditions filter them.
 
 PostgreSQL chooses an index by its estimate for all conditions together. Where two columns depend on
 each other, the estimate is wrong, and it may read the whole table to find a few rows. It moves no

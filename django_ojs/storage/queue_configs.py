@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
 from django_ojs import hooks
@@ -35,6 +37,10 @@ _HAS_SOMETHING: Final = (
 _NO_ROW: Final[tuple[dict[str, Any], None]] = ({}, None)
 
 
+#: The `atomic()` of a TestCase, and the caller's own in which it has changed a configuration.
+_View: TypeAlias = tuple[object | None, object | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All stored configurations at one moment, and the effective ones that were needed."""
@@ -47,6 +53,8 @@ class Snapshot:
     rules: Mapping[str, int] = field(default_factory=dict)
     #: The queues that accept no jobs.
     draining: frozenset[str] = frozenset()
+    #: What was seen of changes that were not committed (see `Snapshots.view`).
+    view: _View | None = None
     effective: dict[str, QueueConfig] = field(default_factory=dict)
 
     def of(self, name: str) -> QueueConfig:
@@ -65,10 +73,48 @@ class Snapshots:
 
     def __init__(self) -> None:
         self.kept: Snapshot | None = None
+        #: The outermost `atomic()` in which a connection has changed a configuration.
+        self.changing: WeakKeyDictionary[BaseDatabaseWrapper, object] = WeakKeyDictionary()
 
     def reset(self) -> None:
         """Query again the next time."""
         self.kept = None
+
+    def change(self) -> None:
+        """Drop the snapshot, because the caller has changed a configuration."""
+        link = database.connection()
+        if (outermost := _outermost(link)) is not None:
+            self.changing[link] = outermost
+        self.reset()
+
+    def committed(self) -> None:
+        """Drop the snapshot again, because what was changed has been committed."""
+        self.changing.pop(database.connection(), None)
+        self.reset()
+
+    def view(self) -> _View | None:
+        """Return which changes the caller sees that are not committed, or None if there are none.
+
+        The snapshot of one view is not for another: the changes may be rolled back.
+        """
+        link = database.connection()
+        blocks: Any = link.atomic_blocks
+        of_test = next((each for each in reversed(blocks) if _is_of_test(each)), None)
+        changed_in = self.changing.get(link)
+        if changed_in is not None and changed_in is not _outermost(link):
+            del self.changing[link]  # That transaction has been rolled back.
+            changed_in = None
+        return (of_test, changed_in) if of_test or changed_in else None
+
+
+def _outermost(link: BaseDatabaseWrapper) -> object | None:
+    """Return the outermost `atomic()` that does not belong to a TestCase."""
+    blocks: Any = link.atomic_blocks
+    return next((each for each in blocks if not _is_of_test(each)), None)
+
+
+def _is_of_test(block: object) -> bool:
+    return getattr(block, "_from_testcase", False)
 
 
 _snapshots = in_memory_state.register(Snapshots())
@@ -83,7 +129,7 @@ def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> 
 
 
 def config_of(name: str) -> QueueConfig:
-    """Return the effective configuration of a queue now, known or not. One query."""
+    """Return the effective configuration of a queue now, known or not, by one query."""
     return config_and_warned(name)[0]
 
 
@@ -114,7 +160,7 @@ def remembered_rules(name: str) -> int:
         rules = hooks.rules_of(in_code.get(name, {}))
         rules |= hooks.rules_of(in_code.get(DEFAULT_POLICY, {}))
     kept = _snapshots.kept
-    if kept is None or not kept.rules or time.monotonic() > kept.good_until:
+    if kept is None or not kept.rules or time.monotonic() > kept.good_until or _is_of_others(kept):
         return rules
     return rules | kept.rules.get(name, 0) | kept.rules.get(DEFAULT_POLICY, 0)
 
@@ -128,9 +174,16 @@ def current() -> Snapshot | None:
 def latest() -> Snapshot:
     """Return what is stored of all queues, at most a second old."""
     snapshot = _snapshots.kept
-    if snapshot is None or time.monotonic() > snapshot.good_until:
+    if snapshot is None or time.monotonic() > snapshot.good_until or _is_of_others(snapshot):
         return remember(*_read(), seconds=LIFETIME)
     return snapshot
+
+
+def _is_of_others(snapshot: Snapshot) -> bool:
+    # Usually nobody is changing a configuration.
+    if snapshot.view is None and not _snapshots.changing:
+        return False
+    return snapshot.view != _snapshots.view()
 
 
 def remember(
@@ -148,6 +201,7 @@ def remember(
         frozenset(warned),
         rules,
         frozenset(draining),
+        _snapshots.view(),
     )
     _snapshots.kept = snapshot
     return snapshot
@@ -173,8 +227,8 @@ def add_rules(queues: Iterable[str], rules: int) -> None:
 
 def changed() -> None:
     """Drop the snapshot: now, for this transaction, and once it has committed."""
-    _snapshots.reset()
-    database.after_commit(_snapshots.reset)
+    _snapshots.change()
+    database.after_commit(_snapshots.committed)
 
 
 def _read() -> tuple[dict[str, dict[str, Any]], list[str], dict[str, int], list[str]]:

@@ -30,13 +30,13 @@ MAX_START: Final = 1000
 #: The most queues whose credit is remembered, because a worker of all queues may see ever new ones.
 MAX_CREDITS: Final = 10_000
 
-#: The most turns that are remembered for workers over HTTP. Other orders of queues begin again.
+#: How many orders of queues are remembered for workers over HTTP. Others begin again.
 MAX_REMEMBERED: Final = 200
 
 
 @dataclass(slots=True)
 class Ask:
-    """How many jobs to claim of a queue; then, how many were found."""
+    """How many jobs to claim from a queue, and later how many were found."""
 
     queue: str
     wanted: int

@@ -25,7 +25,7 @@ _LONGEST: Final = timedelta(days=365_000)
 # on the models and the database only, so they need no reset.
 _converters: Final = threading.local()
 _Converter = Callable[[Any, Any, Any], Any]
-#: For each column that needs converters: its index in a row, its expression, and these.
+#: For each column that needs converters: its index in a row, its expression, the converters.
 _Converters = Sequence[tuple[int, Any, list[_Converter]]]
 
 
@@ -206,7 +206,7 @@ def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str
     """Return the SQL that says whether a row is at least as old as `age`, for `which_hold`.
 
     It asks for the least time of the rows for which `where` holds and not for EXISTS, because the
-    database can read the least time only from the end of an index.
+    database reads the least time from the end of an index.
     """
     oldest = f"SELECT min({column}) FROM {model._meta.db_table} WHERE {where}"
     # Databases cannot subtract more than this, and no row is as old.

@@ -227,7 +227,10 @@ class _Choice:
         return found
 
     def _agree(self, job: Candidate, found: _Round) -> bool:
-        """Return whether all rules let a job start. If just one does not, it may set it aside."""
+        """Return whether all rules let a job start.
+
+        If only one does not, that rule may set the job aside.
+        """
         against = [
             (part, answer)
             for part in self._deciding

@@ -141,7 +141,7 @@ def statements(path: Path) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Return the statements of a text. A blank line separates two, and none contains one."""
+    """Return the statements of a text. Blank lines separate them; no statement contains one."""
     parts = [part.strip() for part in text.split("\n\n")]
     return [part for part in parts if not all(line.startswith("--") for line in part.splitlines())]
 

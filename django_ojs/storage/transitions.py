@@ -182,8 +182,8 @@ def claim_each(jobs: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
             if found is None:
                 later = dict.fromkeys(keys, timezone.now() + SET_ASIDE)
                 if _unless_undone(partial(reschedule, later)) is None:
-                    # This is the only change that hooks are not told of: one that raises for each
-                    # job would stop the queue.
+                    # This is the only change that hooks are not told of: a hook that raises for
+                    # each job would stop the queue.
                     database.dialect().reschedule(database.connection(), later)
         claimed += found or ()
     return claimed
@@ -358,7 +358,7 @@ def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tu
 def still_held(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
     """Return the claims among these, given as (id, run), that a worker still has. Lock nothing.
 
-    If a statement left one of them out, another session had locked its row.
+    If a statement left out a claim that is still held, another session had locked the row.
     """
     held = Job.primary.filter(
         pk__in=[key for key, _ in claims], state=State.ACTIVE, worker_id=worker_id
@@ -425,7 +425,7 @@ def _promote_one(job: tuple[UUID, str, str]) -> int:
 
 
 def reschedule(jobs: Mapping[UUID, datetime]) -> int:
-    """Make available jobs, which the caller has locked, due at these times. Return how many."""
+    """Reschedule available jobs, which the caller has locked, to these times. Return how many."""
     if not jobs:
         return 0
     number = database.dialect().reschedule(database.connection(), jobs)
@@ -448,7 +448,7 @@ class Taken(NamedTuple):
 def take_back(keys: Collection[UUID], error: Mapping[str, object], known: Known) -> list[Taken]:
     """Make active jobs, which the caller has locked, available again.
 
-    If their runs count as attempts, those that have spent theirs are discarded.
+    If their runs count as attempts, jobs that have spent all attempts are discarded.
     """
     rows = database.dialect().take_back(
         database.connection(), keys, error=json.dumps(error), spends=known.spends

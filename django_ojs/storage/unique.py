@@ -5,19 +5,16 @@ transactions store the same key at once, the second queries after the first has 
 back.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-from django.db import connections
+from datetime import datetime
+from functools import partial
+from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, raw_queries
-
-T = TypeVar("T")
 
 _TIMED = frozenset(sources(Trigger.TIMER, State.AVAILABLE))
 _WAITING = frozenset(sources(Trigger.EXPIRE, State.DISCARDED))
@@ -50,18 +47,17 @@ def holders(policy: UniquePolicy, keys: Collection[str], *, fresh: bool) -> dict
     `fresh` is what `lock` returned. For a replacing policy, only jobs that can be cancelled are
     returned: a job that has ended needs no replacement.
     """
-    found = [Holder(job=job) for job in _matching(policy, list(keys))]
-    if not fresh:
-        seen = {holder.job.unique_key for holder in found}
-        missed = [key for key in keys if key not in seen]
-        found += _outside(policy, missed) if missed else []
+    if fresh:
+        found = [Holder(job=job) for job in _matching(policy, list(keys))]
+    else:
+        found = _now(policy, list(keys))
     by_key: dict[str, list[Holder]] = {}
     for holder in found:
         by_key.setdefault(str(holder.job.unique_key), []).append(holder)
     return by_key
 
 
-def _matching(policy: UniquePolicy, keys: Sequence[str]) -> list[Job]:
+def _matching(policy: UniquePolicy, keys: Sequence[str], *, all_of_key: bool = False) -> list[Job]:
     # The SQL is literal, because building it by the ORM took three quarters of an enqueue.
     states = set(policy.states)
     replaces = policy.on_conflict.startswith("replace")
@@ -71,7 +67,7 @@ def _matching(policy: UniquePolicy, keys: Sequence[str]) -> list[Job]:
     if policy.period is not None:
         where += f" AND created_at > {database.dialect().ago(policy.period.total_seconds())}"
     newest = "ORDER BY created_at DESC, id DESC"
-    if len(keys) == 1 and not replaces:
+    if len(keys) == 1 and not replaces and not all_of_key:
         newest += " LIMIT 1"
     return raw_queries.rows(Job, f"{where} {newest}", keys)
 
@@ -102,26 +98,39 @@ def _is_one_of(states: Collection[State]) -> str:
     return f"state IN ({names})" if names else "1 = 0"
 
 
-def _outside(policy: UniquePolicy, keys: Sequence[str]) -> list[Holder]:
-    """Query outside of the transaction's snapshot, on a separate connection.
+def _now(policy: UniquePolicy, keys: Sequence[str]) -> list[Holder]:
+    """Return the jobs that hold these keys now, and not when the transaction's snapshot was taken.
 
-    Jobs in the snapshot are left out: the transaction has queried them itself, and may have changed
-    them.
+    Jobs that others have stored or changed since are read outside of it, on another connection.
+    What this transaction itself has changed counts as it is here.
     """
-    alias = database.alias()
-    found = _elsewhere(alias, lambda: _matching(policy, keys))
-    ids = [job.pk for job in found]
-    known = set(Job.primary.filter(pk__in=ids).values_list("pk", flat=True))
-    return [Holder(job=job, visible=False) for job in found if job.pk not in known]
+    seen = {job.pk: job for job in _matching(policy, keys, all_of_key=True)}
+    found, others = database.elsewhere(partial(_outside, policy, keys, set(seen)))
+    known = Job.primary.in_bulk([job.pk for job in found if job.pk not in seen])
+    return [
+        Holder(job=job)
+        for job in seen.values()
+        if job.pk not in others or not _is_later(others[job.pk], job)
+    ] + [
+        Holder(job=job, visible=False)
+        for job in found
+        if job.pk not in seen and (job.pk not in known or _is_later(job, known[job.pk]))
+    ]
 
 
-def _elsewhere(alias: str, query: Callable[[], T]) -> T:
-    # Another thread has other connections.
-    def run() -> T:
-        try:
-            return query()
-        finally:
-            connections[alias].close()
+def _outside(
+    policy: UniquePolicy, keys: Sequence[str], seen: set[UUID]
+) -> tuple[list[Job], dict[UUID, Job]]:
+    """Return the jobs that hold these keys, and those among `seen` that do not, by their ids."""
+    found = _matching(policy, keys, all_of_key=True)
+    return found, Job.primary.in_bulk(seen.difference(job.pk for job in found))
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(run).result()
+
+def _is_later(job: Job, other: Job) -> bool:
+    """Whether a row of a job has been changed after another row of the same job."""
+    return _changed_at(job) > _changed_at(other)
+
+
+def _changed_at(job: Job) -> datetime:
+    times = (job.enqueued_at, job.activated_at, job.started_at, job.finished_at)
+    return max([job.created_at, *filter(None, times)])

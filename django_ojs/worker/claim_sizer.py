@@ -7,8 +7,8 @@ MAX_SLOT_WAIT = 0.03
 #: A larger claim is hardly faster, and its jobs wait longer.
 MAX_BATCH = 400
 
-#: Weight of the newest duration in the moving average: it follows a change of the mix within some
-#: ten jobs.
+#: Weight of the newest duration in the moving average, which follows a change of the mix within
+#: some ten jobs.
 _WEIGHT = 0.2
 
 
@@ -32,8 +32,8 @@ class ClaimSizer:
     def record(self, duration: float) -> None:
         """Add the duration of a job, in seconds, to the average."""
         if self._average is None or duration > self._average * 10:
-            # A long job among short ones counts in full at once: otherwise the next batch waits
-            # behind more of its kind.
+            # A long job among short ones counts in full at once: otherwise a large batch would wait
+            # behind more long jobs.
             self._average = duration
         else:
             self._average += _WEIGHT * (duration - self._average)
@@ -47,7 +47,7 @@ class ClaimSizer:
         return self.slots + min(MAX_BATCH, int(prefetched))
 
     def claim_size(self, busy: int) -> int:
-        """Return how many jobs to claim. 0 while enough are in flight: claims come in batches."""
+        """Return how many jobs to claim: 0 while enough are in flight, to claim in batches."""
         target = self.target
         if busy > target // 2 and busy >= self.slots:
             return 0

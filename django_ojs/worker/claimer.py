@@ -36,7 +36,7 @@ MAX_ASKED_QUEUES = 20
 SLOW_POLLS = 3
 
 #: The part of the poll interval for which a claim that left no job makes a poll needless. It is
-#: less than all of it, because a wait may end a moment early.
+#: less than 1, because a wait may end a moment early.
 FRESH = 0.9
 
 #: Seconds between two checks whether a job is available that must run alone.
@@ -56,7 +56,7 @@ HEARTBEAT_CHECK_INTERVAL = 0.2
 #: of workflows.
 MAX_UNSTORED = 1000
 
-#: Seconds between two checks whether their number has fallen.
+#: Seconds between two checks whether the number of such jobs has fallen.
 UNSTORED_CHECK_INTERVAL = 0.02
 
 #: A notification may be older than the one before it by less than this many seconds. If it is older
@@ -103,8 +103,8 @@ class Claimer:
         self._notified_at = 0.0
         # When the last notification was sent, by the clock of the database.
         self._sent_at = 0.0
-        # How often in a row it took long to find that there is no job, and until when polls claim
-        # without asking first.
+        # How many polls in a row took long to find no job, and until when polls claim without
+        # asking first.
         self._slow_polls, self._claims_until = 0, 0.0
         # Until when claims and other queries of this thread rest, while the database is away.
         self._away_until = 0.0
@@ -151,7 +151,7 @@ class Claimer:
             self._backoff.reset()
             self.claimed += len(jobs)
             left -= sum(job.size for job in jobs)
-            # A job may be left out because a hook failed for it, and there may be more behind it.
+            # A job may be left out because a hook failed for it, and more may be behind it.
             is_exhausted = not queues or self._turns.left_none
             self._may_be_more = not is_exhausted or (bool(jobs) and may_be_cut(left, most))
             unread = next_starts.unread.intersection(queues)
@@ -170,14 +170,14 @@ class Claimer:
         except MemoryError:
             raise  # The process cannot go on; see `supervisor`.
         except Exception as error:
-            # The error is one of the database or of an extension. The jobs that were claimed before
-            # go on.
+            # The error comes from the database or from an extension. The jobs that were claimed
+            # before continue.
             self.rest(error)
             self._lost_claims_until = time.monotonic() + LOST_CLAIMS_WITHIN
             self._lost_claims_due = 0.0
             return []
         finally:
-            # The claim has not asked queues that got their first job after the list was read.
+            # The claim did not look at queues that got their first job after the list was read.
             began_at = min(self.began_at, self._queues.read_at)
             self._siblings.end(began_at, sent_at, left_none=left_none)
 
@@ -221,14 +221,14 @@ class Claimer:
     def on_notify(self, queues: Collection[str] = (), sent_at: float | None = None) -> bool:
         """Note that a notification of these queues has come, and when the database sent it.
 
-        Without a time, other queues may have new jobs too. Return whether to claim, which is not
-        needed if a later claim of a process beside this one has left no job.
+        Without a time, other queues may have new jobs too. Return whether to claim: this is not
+        needed if a later claim of a sibling process has left no job.
         """
         if sent_at is None:
             self._queues.expire()
         else:
             self._queues.add(queues)
-            # After the clock was set back, what was answered before it counts for nothing.
+            # If the clock was set back, answers to earlier notifications prove nothing.
             is_set_back = sent_at < self._sent_at - SET_BACK
             self._sent_at = sent_at
             is_answered = partial(self._siblings.has_answered, sent_at)
@@ -239,7 +239,7 @@ class Claimer:
         return True
 
     def on_connected(self) -> None:
-        """Note that the listener has its connection again, so that the database is back.
+        """Note that the listener has its connection again, so the database is back.
 
         A notification does not prove this, because the listener may have a connection while this
         thread gets none.
@@ -310,14 +310,14 @@ class Claimer:
         self._slow_polls = self._slow_polls + 1 if now - began >= claim_floors.SLOW else 0
         if self._slow_polls == SLOW_POLLS:
             self._slow_polls, self._claims_until = 0, now + claim_floors.LONGEST
-        # Then no job that must run alone is available either.
+        # So there is no job that must run alone, either.
         self._siblings.found_no_isolated()
         return False
 
     def _is_polled(self) -> bool:
         """Whether a claim has left no job, so lately that this process need not poll.
 
-        Only this process gives back the jobs of its lost claims.
+        A poll that is due for lost claims is needed: no other process gives back their jobs.
         """
         if self._lost_claims_due <= time.monotonic() < self._lost_claims_until:
             return False
@@ -326,9 +326,9 @@ class Claimer:
         return self._siblings.left_none_at >= since
 
     def _give_back_lost_claims(self) -> None:
-        """Return jobs whose claim was committed though its response did not arrive.
+        """Make jobs available again whose claim was committed though its response was lost.
 
-        This process would keep them until their leases expire. The claiming thread calls this, so
+        They would stay reserved until their leases expire. The claiming thread calls this, so
         that no claim is under way.
         """
         now = time.monotonic()

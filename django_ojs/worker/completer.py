@@ -36,7 +36,7 @@ from django_ojs.worker.outcome_group_size import GroupSize
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds in which completions are collected. It bounds how many jobs a crash can run twice, and
+#: Seconds in which completions are collected. It bounds how many jobs run twice after a crash, and
 #: costs a short job less than its claim.
 BATCH_WINDOW = 0.003
 
@@ -64,7 +64,7 @@ FIRST_LOCKED_PAUSE = 0.1
 LONGEST_LOCKED_PAUSE = 1.0
 
 
-# None of these is frozen: each job makes one, and making a frozen one takes twice as long.
+# These classes are not frozen: each job makes an object, and a frozen one takes twice as long.
 @dataclass(slots=True)
 class Completion:
     run: Run
@@ -95,8 +95,7 @@ class StateChange:
 
     runs: list[Run]
     write: Callable[[], object]
-    #: Whether it is stored before the others, because other workers may run the jobs as soon as it
-    #: is.
+    #: Whether it is stored before the others, because other workers wait to run its jobs.
     comes_first: bool = False
     #: Whether the operation skips runs whose claim is gone, or whose rows another session has
     #: locked.
@@ -129,7 +128,7 @@ class StatementStopped(Exception):
 class Completer:
     """A thread that stores outcomes.
 
-    It keeps an outcome until it is stored: while the database is away it tries again.
+    It keeps each outcome until it is stored, and tries again while the database is away.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class Completer:
         self._on_slot_free = on_slot_free
         self._on_room = on_room
         self._items: deque[Completion | StateChange] = deque()
-        # The thread moves the items to these.
+        # The thread sorts the items into these.
         self._completions: deque[Completion] = deque()
         self._changes: deque[StateChange] = deque()
         self._deferred: list[Deferred] = []
@@ -261,7 +260,7 @@ class Completer:
 
     @property
     def is_away(self) -> bool:
-        """Whether the database could not be written to when this was tried last."""
+        """Whether the thread repeats a write because the database is away."""
         return self._is_away
 
     def close(self, timeout: float) -> bool:
@@ -346,7 +345,7 @@ class Completer:
             self._completions_together.reduce(size, stopped.seconds)
             self._completions.extendleft(reversed(group))
             return []
-        # One of them cannot be stored. Each is stored by itself, so that the others are.
+        # One of them cannot be stored. Each is now stored by itself, so that only that one fails.
         return [run for item in group for run in self._store_one(item)]
 
     def _store_changes(self) -> list[Run]:
@@ -361,7 +360,7 @@ class Completer:
             with suppress(RowLocked):
                 if self._store(lambda: missing.extend(self._fail(failed)), runs):
                     return self._done(changes, missing)
-            # One of them cannot be stored. Each is stored by itself, so that the others are.
+            # One of them cannot be stored. Each is stored by itself, so that only that one fails.
             changes = [replace(change, failed=None) for change in changes]
         except StatementStopped as stopped:
             self._job_log.group_stopped(len(failed), stopped.error)
@@ -424,12 +423,12 @@ class Completer:
         try:
             held = transitions.still_held(self._worker_id, claims)
         except Error:
-            # All of them count as held, so they are written again, and this is then asked again.
+            # All of them count as held: they are written again later, and checked again then.
             return set(runs)
         return {run for run in runs if (run.job.id, run.job.run) in held}
 
     def _defer_locked(self, items: Sequence[tuple[Completion | StateChange, list[Run]]]) -> None:
-        """Try these again in a moment. Others are stored until then."""
+        """Try these items again in a moment, and store others until then."""
         now = time.monotonic()
         if new := [run for item, runs in items if not item.paused for run in runs]:
             self._job_log.locked(new)
@@ -464,7 +463,7 @@ class Completer:
         heapq.heappush(self._deferred, Deferred(time.monotonic() + pause, pause, item))
         self._job_log.outcome_deferred(runs[0], pause, stopped.error)
         if not paused:
-            # The statement of the group that it was in may have been stopped because of it.
+            # This outcome may be the reason why the statement of its group was stopped.
             is_completion = isinstance(item, Completion)
             (self._completions_together if is_completion else self._failures_together).lift()
 
@@ -556,7 +555,7 @@ class Completer:
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
-        """Run a write, again while the database is away. Return False if it is rejected.
+        """Run a write, and repeat it while the database is away. Return False if it is rejected.
 
         `_rejection` is then the error of the database or an extension. Raises StatementStopped, and
         RowLocked.

@@ -12,7 +12,7 @@ from django_ojs.spec.scheduling import STRICT_ORDER, QueueOrder
 class WorkerConfig:
     """`threads` is how many jobs a process runs at a time, sync and async together.
 
-    An operator may change it, to at most `most_threads`. If that is 0, it cannot be changed.
+    An operator may change it, up to `most_threads`, unless that is 0.
     `isolation` says which jobs a process claims; the supervisor sets it.
     """
 

@@ -153,7 +153,7 @@ class EventLoop:
                 database.recheck()
             if run.end():
                 self._on_end(run, result, error, False)
-            # An exception that the project keeps refers to this frame, which called the handler.
+            # An exception that the project keeps would keep this frame, and so these variables.
             del run, result, error
 
     async def _call(self, run: Run) -> tuple[Any, BaseException | None]:
@@ -167,7 +167,7 @@ class EventLoop:
         return result, None
 
 
-@markcoroutinefunction  # A coroutine of its own, for each job, would only wait for another one.
+@markcoroutinefunction  # An `async def` would make one more coroutine for each job.
 def run_handler(run: Run) -> Awaitable[Any]:
     """Call the handler of a run within the hooks `around_run`, and return the checked result."""
     ring = hooks.registry.around_run

@@ -33,8 +33,13 @@ def describable(error: BaseException) -> BaseException:
 
 
 def shortened(error: BaseException) -> BaseException:
-    """Return an exception, or a copy with shorter messages if a traceback of it would be long."""
+    """Return an exception, or a copy with shorter messages if one in its chain is too long."""
     return error if all(map(_is_short, _chain(error))) else _copy(error, {})
+
+
+def without_messages(error: BaseException) -> BaseException:
+    """Return a copy of an exception whose traceback prints no message (LOG_ERROR_MESSAGES)."""
+    return _copy(error, {}, has_messages=False)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -88,35 +93,39 @@ def _is_short(error: BaseException) -> bool:
     return text is not None and len(text) <= MAX_MESSAGE_CHARACTERS
 
 
-def _copy(error: BaseException, made: dict[int, BaseException]) -> BaseException:
+def _copy(
+    error: BaseException, made: dict[int, BaseException], *, has_messages: bool = True
+) -> BaseException:
     """Return an exception that prints as another one does, without what is too long.
 
     `made` has the copies so far. Only the first exceptions of a chain are copied.
     """
-    message = _UNREADABLE
-    if _text_of(error) is not None:
+    message = _UNREADABLE if has_messages else ""
+    if has_messages and _text_of(error) is not None:
         message = clean(str(error), MAX_MESSAGE_CHARACTERS)
     kind = type(error)
     name = clean(str(_NAME.__get__(kind)), MAX_TYPE_CHARACTERS)
     names = {"__qualname__": name, "__module__": _module(kind)}
     copy: BaseException
-    members = [_copy(each, {}) for each in _members(error)[:MAX_COPIES]]
+    members = [_copy(each, {}, has_messages=has_messages) for each in _members(error)[:MAX_COPIES]]
     if members:
         copy = type(name, (BaseExceptionGroup,), names)(message, members)
     else:
         copy = type(name, (Exception,), names)(message)
     made[id(error)] = copy
     copy.__traceback__ = _TRACEBACK.__get__(error)
-    copy.__cause__ = _copied(_CAUSE.__get__(error), made)
-    copy.__context__ = _copied(_CONTEXT.__get__(error), made)
+    copy.__cause__ = _copied(_CAUSE.__get__(error), made, has_messages)
+    copy.__context__ = _copied(_CONTEXT.__get__(error), made, has_messages)
     copy.__suppress_context__ = _SUPPRESSED.__get__(error)
     return copy
 
 
-def _copied(error: BaseException | None, made: dict[int, BaseException]) -> BaseException | None:
+def _copied(
+    error: BaseException | None, made: dict[int, BaseException], has_messages: bool
+) -> BaseException | None:
     if error is None or id(error) in made:
         return None if error is None else made[id(error)]
-    return _copy(error, made) if len(made) < MAX_COPIES else None
+    return _copy(error, made, has_messages=has_messages) if len(made) < MAX_COPIES else None
 
 
 def _module(kind: type[BaseException]) -> str:

@@ -58,8 +58,8 @@ class _Slot(threading.Thread):
         self.last: Run | None = None
         #: Wakes the thread while it is idle.
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        #: Where the async ORM runs if a handler uses it in a loop of its own. Without it, all
-        #: handlers of the process would share one thread, whose connection would stay broken.
+        #: Where the async ORM runs if a handler uses it in a loop of its own. Otherwise, all
+        #: handlers of the process would share one thread, which would keep a broken connection.
         self.sync_thread = SyncThread()
         self.sensitive = ThreadSensitiveContext()
         SyncToAsync.context_to_thread_executor[self.sensitive] = self.sync_thread
@@ -83,7 +83,7 @@ class Executor:
         self._waiting: deque[Run] = deque()
         self._limit = ThreadLimit(slots)
         self._threads: set[_Slot] = set()
-        # The threads that wait to be woken, the last one at the end.
+        # The threads that wait to be woken, in the order in which they began to wait.
         self._idle: dict[_Slot, None] = {}
         self._is_closed = False
         self._loop: EventLoop | None = None
@@ -106,7 +106,7 @@ class Executor:
             self._loop.submit(coroutines)
 
     def resize(self, slots: int) -> None:
-        """Run `slots` jobs at a time, up to `most` of the constructor. Running jobs go on."""
+        """Run `slots` jobs at a time, up to the constructor's `most`. Running jobs continue."""
         with self._lock:
             self._slots = slots
             self._limit.resize(slots)
@@ -124,7 +124,7 @@ class Executor:
             self._loop.close()
 
     def fill(self) -> None:
-        """Let threads take waiting runs: in place of lost ones, or beside one that is blocked."""
+        """Let threads take waiting runs: in place of lost threads, or beside a blocked one."""
         with self._lock:
             self._limit.stalled()
             self._fill()
@@ -167,7 +167,7 @@ class Executor:
                 thread.sync_thread.shutdown(wait=False)
 
     def _next(self, thread: _Slot) -> Run | None:
-        """Wait until a run is there for this thread. Return None when the executor is closed."""
+        """Wait for a run, and return it. Return None when the executor is closed."""
         while True:
             with self._lock:
                 most = self._limit.threads
@@ -214,7 +214,7 @@ class Executor:
             self._refreshed.at = time.monotonic()
             return True
         finally:
-            # An exception that the project keeps refers to this frame, which called the handler.
+            # An exception that the project keeps would keep this frame, and so these variables.
             del run, result, error
 
     def _call(

@@ -1,4 +1,4 @@
-"""End a process that a handler forked when the handler ends in it.
+"""End a process that a handler has forked, as soon as the handler ends in it.
 
 Such a process is a copy of the worker, with the jobs that the worker has claimed and the socket to
 its database. It must not go on as a second worker.
@@ -24,8 +24,8 @@ T = TypeVar("T")
 def caller(handler: Handler[..., Any]) -> Callable[[JobContext], Any]:
     """Return the function that calls a handler; for an `async def`, it makes a coroutine.
 
-    A process that the handler forks ends with the handler: before the middleware, the end of the
-    transaction of an atomic handler, and the outcome.
+    A process that the handler forks ends with the handler: it does not return to the middleware,
+    end the transaction of an atomic handler, or store an outcome.
     """
     return partial(_await if handler.is_async else _call, handler.run)
 
@@ -79,7 +79,7 @@ class SyncThread(ThreadPoolExecutor):
     """The thread for the synchronous parts of coroutines, such as Django's async ORM.
 
     A process that one of these parts forks ends with the part. Otherwise it would wait for the next
-    one forever.
+    part forever.
     """
 
     def __init__(self) -> None:

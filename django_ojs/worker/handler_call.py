@@ -70,8 +70,8 @@ def release_frames(error: BaseException) -> None:
     They hold what the handler had, and live as long as the exception: until its failure is stored
     and logged, and for ever where the project keeps it. If a variable refers to the exception
     itself, as after `error = raised`, only a garbage collection would free both, which may come
-    late. The frames of the worker are then left out of its traceback: they are often more than
-    those of the project, and say nothing about it.
+    late. The worker's frames are also left out of the traceback: they are often more than those of
+    the project, and say nothing about the error.
     """
     left, seen = [error], set[int]()
     while left:
@@ -87,7 +87,7 @@ def release_frames(error: BaseException) -> None:
 
 
 def was_stopped(context: JobContext, error: BaseException) -> bool:
-    """Whether a run was stopped because of its job, and not by an error of its handler."""
+    """Whether a run was stopped from outside, and not by an error of its handler."""
     if isinstance(error, Interrupted | asyncio.CancelledError):
         return True
     # The completion of an atomic handler was rejected: the job was cancelled, or another worker
@@ -119,7 +119,7 @@ class Recheck:
 
 
 def open_connections() -> Sequence[BaseDatabaseWrapper]:
-    """Return the connections of this thread. Listing them takes as long as checking them."""
+    """Return the connections of this thread. Pass them on: listing takes as long as checking."""
     return connections.all(initialized_only=True)
 
 

@@ -1,7 +1,7 @@
 """The health file of a worker, and the probe: `python -m django_ojs.worker.health FILE`.
 
 The probe imports neither Django nor the project, so that it can run every few seconds. It does not
-ask the database, because restarting the worker would not help while that is away.
+ask the database, because restarting the worker does not help while the database is away.
 """
 
 import os
@@ -19,7 +19,7 @@ MAX_AGE: Final = 60.0
 
 
 class HealthFile:
-    """Written by the supervisor in each round: the time, and whether its processes are ready."""
+    """The supervisor writes the time into it in each round, and whether its processes are ready."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", metavar="FILE")
     parser.add_argument(
-        "--ready", action="store_true", help="its processes must have stored a heartbeat lately"
+        "--ready", action="store_true", help="require a recent heartbeat of each of its processes"
     )
     parser.add_argument(
         "--max-age",

@@ -35,7 +35,7 @@ STUCK_AFTER = 10.0
 #: Seconds between two checks of interrupted threads when no job is running.
 STUCK_TICK = 0.5
 
-#: Seconds until leases are extended again when some of them could not be.
+#: Seconds until the next try to extend leases whose rows were locked.
 EXTEND_AGAIN = 0.5
 #: The shortest time without a reply, in seconds, after which connections are ended. On a busy
 #: machine a healthy server may take some seconds.
@@ -79,7 +79,7 @@ class Heartbeat:
         #: while the session may have ended though the worker lives; then only silence means death.
         self.session: Session | None = None
         self._is_session_new = False
-        #: Whether the listener has a session to attach again.
+        #: Whether the listener is to attach its session again.
         self.wants_session = False
         #: Whether the last heartbeat was stored. If not, the worker must claim no job, because it
         #: may count as dead already, or its death would not be noticed.
@@ -120,7 +120,7 @@ class Heartbeat:
             self._wake.set()
 
     def detach_session(self) -> None:
-        """Send no session, because the one of the listener has ended.
+        """Send no session, because the listener's session has ended.
 
         After a failover this thread may be connected seconds before the listener is, and a server
         may have no connection left for it. A heartbeat says so at once: in two seconds, others
@@ -167,7 +167,7 @@ class Heartbeat:
         self._is_idle = False
 
     def _next_beat(self) -> float:
-        """Return when to send a heartbeat: earlier for a short lease if the last one was stored."""
+        """Return when to send a heartbeat: earlier for short leases, unless the last one failed."""
         if not self.registered:
             return self._due
         if self._state is not self._told:
@@ -210,7 +210,7 @@ class Heartbeat:
                 self._job_log.heartbeat_undone(getattr(error, UNDONE_BY), error)
             else:
                 raise
-            # The next heartbeat comes soon, because without one others take this worker for dead.
+            # The next heartbeat comes soon, because without one this worker is declared dead.
             # Until then the worker claims nothing: this thread may get no connection while the
             # others have theirs.
             self.registered = False

@@ -18,7 +18,7 @@ from django_ojs.operations.fail import Ended
 from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected, from_project
 from django_ojs.spec.states import State
 from django_ojs.storage import database, lock_holders
-from django_ojs.worker.exception_copies import shortened
+from django_ojs.worker.exception_copies import shortened, without_messages
 from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs.worker")
@@ -26,7 +26,7 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between two summaries.
 SUMMARY_INTERVAL = 5.0
 
-#: A longer message of an error is cut in the log; it is stored as a whole.
+#: A longer error message is cut in the log. More of it is stored.
 MAX_MESSAGE_CHARACTERS = 500
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
@@ -45,8 +45,8 @@ _STOPPED_CURE: Final = (
 class JobLog:
     """The log lines and the counts of one process.
 
-    They have names, times and errors, never arguments or results. The messages of errors and the
-    tracebacks can be left out (LOG_ERROR_MESSAGES, LOG_TRACEBACKS).
+    The lines have names, times and errors, never arguments or results. The messages of errors and
+    the tracebacks can be left out (LOG_ERROR_MESSAGES, LOG_TRACEBACKS).
     """
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class JobLog:
     ) -> None:
         """Log a job that failed, with the traceback of the exception that is the cause.
 
-        A handler that raised ojs.Retry, ojs.Discard or ojs.DeadLetter made a decision: that has no
-        traceback.
+        A handler that raised ojs.Retry, ojs.Discard or ojs.DeadLetter made a decision, and no
+        traceback is logged.
         """
         if job.state == State.AVAILABLE and cause is not None and database.is_conflict(cause):
             logger.warning(
@@ -101,8 +101,8 @@ class JobLog:
             level = logging.WARNING
             # Claims that were given back spent no attempt.
             what = f"attempt {job.spent} of {job.max_attempts}"
-            if failure.pause:
-                what = "its limit key is paused, without spending an attempt"
+            if failure.pause:  # Of its limit key, if it has one.
+                what = "no attempt is spent"
             # The time is in the time zone of the log's own times, and has the date unless it is
             # today's.
             zone = timezone.get_default_timezone()
@@ -130,7 +130,7 @@ class JobLog:
         )
 
     def claim_lost(self, run: Run) -> None:
-        """Log a run whose job was cancelled, or claimed by another worker, or lost its claim."""
+        """Log a run that lost its claim, such as to a cancellation or to another worker."""
         logger.warning(
             "%s %s: its claim is gone (cancelled; or its lease expired and another worker claimed "
             "it; or a failover of the database lost the claim, and the job runs again); the result "
@@ -221,9 +221,9 @@ class JobLog:
         what = f"The outcome of {first.job.type} {first.job.id}"
         if len(runs) > 1:
             what = f"The outcomes of {number_of_jobs(len(runs))}, such as {first.job.id},"
-        then = "tried again until that ends; others are stored meanwhile."
+        then = "tried again until the lock ends; others are stored meanwhile."
         if is_last:
-            then = "lost, because this process ends: what has no outcome runs again."
+            then = "lost, because this process ends: a job without an outcome runs again."
         logger.log(
             logging.ERROR if is_last else logging.WARNING,
             "%s cannot be stored: a row is locked by %s. It is %s",
@@ -300,7 +300,7 @@ def _exc_info(cause: BaseException | None) -> ExcInfo | None:
         return None
     if not settings().log_tracebacks:
         return None
-    cause = shortened(cause)
+    cause = shortened(cause) if settings().log_error_messages else without_messages(cause)
     return type(cause), cause, from_project(cause.__traceback__)
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from django_ojs.models.worker import Directive
 
-#: Signals to stop that come within this many seconds are the same request by several ways: a
+#: Signals to stop that come within this many seconds are the same request, sent in several ways: a
 #: platform sends TERM to every process, and a wrapper forwards the one that it got itself.
 SAME_REQUEST = 1.0
 

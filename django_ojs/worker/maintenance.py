@@ -25,7 +25,7 @@ from django_ojs.worker.job_log import JobLog
 
 logger = logging.getLogger("django_ojs")
 
-#: The batch of a step that leaves nothing to do.
+#: The batch of a step that does all of its work in one run.
 _ALL: Final = sys.maxsize
 
 #: Steps with a longer interval in seconds come last in a pass.
@@ -34,7 +34,7 @@ FREQUENT: Final = 1.0
 #: Seconds for which a step with more to do is repeated before the other steps run.
 BURST = 0.1
 
-#: Seconds for which the conditions of steps are kept. They contain settings of queues, so that
+#: Seconds for which the conditions of steps are kept. They contain settings of queues, so
 #: building them takes longer than the rest of a pass that finds nothing.
 KEPT = 10.0
 
@@ -50,9 +50,9 @@ ASK_INTERVAL: Final = lease.TERM.total_seconds() / 2
 #: only a process with the extension does its work.
 SHARE = 30.0
 
-#: How long work must have been overdue until workers without the lease help its holder with it.
+#: How long work must have been overdue before workers without the lease help its holder with it.
 BEHIND = timedelta(seconds=2)
-#: The same for rows that are to be deleted, which may take longer.
+#: The same for rows that are to be deleted, which can wait longer.
 PRUNING_BEHIND = timedelta(minutes=1)
 
 
@@ -145,7 +145,7 @@ def _run_once(step: DueStep) -> bool:
 class MaintenanceThread:
     """A thread that runs the steps while this worker holds the lease.
 
-    Without `leads` it never takes the lease: it helps its holder, and writes its own figures.
+    Without `leads` it never takes the lease: it helps the holder, and writes its own figures.
     """
 
     def __init__(self, worker_id: str, job_log: JobLog, *, leads: bool = True) -> None:
@@ -180,7 +180,7 @@ class MaintenanceThread:
                 try:
                     # The time is taken before the statement, which may take long.
                     if self._leads and (asked_at := time.monotonic()) >= ask_at:
-                        # After an outage the sessions of all workers have ended, so the end of one
+                        # After an outage the sessions of all workers have ended, so their end
                         # proves nothing.
                         take = lease.take if is_away else self._dead_workers.take_lease
                         had, is_held = is_held, (lease.renew if is_held else take)(self._worker_id)
@@ -242,7 +242,7 @@ class MaintenanceThread:
             found = raw_queries.which_hold(self._conditions_of(asked))
         except Exception as error:
             # One table that cannot be read, or is locked, must not keep the other steps from
-            # running: each asks for itself.
+            # running, so all of them run.
             if database.is_stopped(error):
                 self._job_log.database_away(error)
             elif database.is_unavailable(error):

@@ -20,7 +20,7 @@ class GroupSize:
         self._until = 0.0
 
     def within(self, most: int) -> int:
-        """Return how many outcomes may be stored together now, `most` at most."""
+        """Return how many outcomes may be stored together now, at most `most`."""
         if self._most is None:
             return most
         if time.monotonic() >= self._until:

@@ -70,7 +70,7 @@ GIVE_BACK_AFTER = MAX_SLOT_WAIT * 3
 class Exit(IntEnum):
     """The exit code of a worker process, for the supervisor."""
 
-    #: The process was stopped. The code is not 0, because a handler's os._exit(0) ends with that,
+    #: The process was stopped. The code is not 0, because os._exit(0) in a handler has that code,
     #: and then the process must be replaced.
     OK = 74
     #: The process is to be replaced: it reached its limit of jobs or memory, or a thread will not
@@ -343,7 +343,7 @@ class WorkerProcess:
 
     def _on_slot_free(self, seconds: float) -> None:
         self._claim_sizer.record(seconds)
-        # It also polls when no job is in flight: new jobs may have come without a notification.
+        # A process with no job in flight polls too: new jobs may have come without a notification.
         if self._waiting and (not self._in_flight.busy or self._can_claim()):
             self._wake.set()
 
@@ -398,8 +398,8 @@ class WorkerProcess:
                 self._completer.requeue(run, failure)
         self._executor.close()
         hooks.call_after(hooks.registry.worker_stopping, self.id)
-        # This gives the handlers time to end: on SQLite a handler's transaction may hold the only
-        # write lock.
+        # These are closed first, so that the handlers have time to end: on SQLite a handler's
+        # transaction may hold the only write lock.
         self._listener.close()
         for each in self._threads:
             each.close()
@@ -412,8 +412,8 @@ class WorkerProcess:
             and self._claimer.claimed
             and self._status is not None
         ):
-            # The supervisor starts the next isolated process at once. If this one found no job, it
-            # does not, because that could go on forever.
+            # The supervisor then starts the next isolated process at once. A process that found no
+            # job skips this, because it could go on forever.
             with suppress(Error):
                 self._claimer.note_isolated(self._status)
         if stored:

@@ -1,7 +1,7 @@
 """What a worker process shows its supervisor, in memory that both share.
 
 The supervisor reads it when the process has died, or runs no Python code because a thread keeps the
-GIL. It costs a job some three microseconds.
+GIL. Keeping it costs each job some three microseconds.
 """
 
 import mmap
@@ -14,7 +14,7 @@ from uuid import UUID
 #: Seconds between two signs that the process runs Python code.
 PULSE_INTERVAL = 0.5
 
-#: The most jobs in the table. A process that has more has no table.
+#: The most jobs in the table. If a process ever has more, its table is no longer used.
 CAPACITY = 4096
 
 #: The most processes that each run one job alone, besides the configured processes.
@@ -87,7 +87,7 @@ class ProcessStatus:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the process ends without a request of the supervisor or of a directive."""
+        """Whether the process ends though neither the supervisor nor a directive asked for it."""
         return bool(self._memory[_LEAVING])
 
     def stop_at_once(self) -> None:
@@ -144,7 +144,7 @@ class ProcessStatus:
             self._tell()
 
     def take_isolated(self) -> int:
-        """Return how many such jobs the process has noted since the last call."""
+        """Return the number that `note_isolated` has stored since the last call, or 0."""
         noted = self._memory[_ISOLATED_WAITING]
         self._memory[_ISOLATED_WAITING] = 0
         return noted

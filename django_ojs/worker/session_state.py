@@ -45,7 +45,7 @@ _BEGINS: Final = re.compile(
     r"|UPDATE\s+(?:pg_catalog\.)?pg_settings\b)",
     re.IGNORECASE | re.DOTALL,
 )
-#: What other such statements contain, and words that are faster to find: each contains one of them.
+#: What other such statements contain. `_WORDS` are faster to find, and each match has one of them.
 _HAS: Final = re.compile(
     r"\bpg_(?:try_)?advisory_lock(?:_shared)?\s*\(|\bGET_LOCK\s*\(|\bdblink_connect|\bsetseed\s*\("
     r"|\bINTO\s+(?:TEMP(?:ORARY)?\b|@)|@\w+\s*:="

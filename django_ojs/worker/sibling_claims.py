@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 #: Seconds for which a process waits for the claim of another one, which may be frozen or dead.
 LONGEST = 0.01
-#: Seconds between two checks meanwhile; a claim takes about as long.
+#: Seconds between two checks during this wait. A claim takes about as long.
 PAUSE = 0.001
 
 _TIME = struct.Struct("=d")
@@ -82,7 +82,7 @@ class SiblingClaims:
         return True
 
     def found_no_isolated(self) -> None:
-        """Note that there is no such job."""
+        """Note that no available job must run alone."""
         self._write(_ISOLATED, time.monotonic())
 
     def _read(self, at: int) -> float:

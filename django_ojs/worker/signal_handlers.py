@@ -16,7 +16,7 @@ Handler = Callable[[int, FrameType | None], Any]
 def signal_handlers(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
     """Install signal handlers, and restore the previous ones at the end.
 
-    A command may be called by a program that goes on, such as a test run.
+    A command may be called by a program that continues after it, such as a test run.
     """
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:

@@ -64,7 +64,7 @@ END_TIMEOUT = 10.0
 RESCUE_TIMEOUT = 20.0
 RESCUE_TIMEOUT_AT_END = 5.0
 
-#: The most seconds between two rounds that count as silence of a process: if there are more, the
+#: The most seconds between two rounds that count as silence of a process: if more pass, the
 #: machine was suspended or too busy, and the process could not run either.
 MAX_ROUND = 1.0
 
@@ -199,8 +199,8 @@ class Supervisor:
         children = self._children.values()
         alone = sum(child.runs_alone for child in children)
         leaving = sum(child.status.is_leaving and not child.runs_alone for child in children)
-        # New processes run beside those that leave, which may have jobs for hours; there are twice
-        # as many at most.
+        # New processes run beside those that leave, which may have jobs for hours. In all, there
+        # are at most twice the configured processes.
         wanted = self._wanted + min(leaving, self._config.processes)
         for _ in range(wanted - (len(children) - alone)):
             if time.monotonic() >= self._next_start:
@@ -235,7 +235,7 @@ class Supervisor:
         try:
             pid = os.fork()
         except OSError as error:
-            # The machine has no memory or no process IDs left. The others go on.
+            # The machine has no memory or no process IDs left. The other processes continue.
             status.close()
             self._start_later()
             logger.error(
@@ -299,7 +299,7 @@ class Supervisor:
         self._isolated_waiting = max(self._isolated_waiting, child.status.take_isolated())
 
     def _end_stalled(self, child: Child) -> None:
-        # A developer's debugger may have stopped the threads of the process, and not all of it.
+        # A developer's debugger may have stopped the threads of the process, and not the process.
         kills = self._stopping or not django_settings.DEBUG
         if not child.is_stall_logged:
             child.is_stall_logged = True
@@ -348,7 +348,7 @@ class Supervisor:
         if child.runs_alone:
             return  # If its job runs again, the other processes find it.
         is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
-        # A process that something outside stops at once would be started again and again.
+        # Otherwise, if something outside stops each new process, one would start after another.
         if is_early and code != Exit.REPLACE:
             self._start_later()
         else:
@@ -470,7 +470,7 @@ def _leave_terminal() -> None:
 def _end_process(args: threading.ExceptHookArgs) -> None:
     """End the process when one of the worker's own threads died, so that its jobs are rescued.
 
-    The others would extend the leases of jobs whose outcomes no thread stores, for ever.
+    Otherwise, the others would for ever extend leases of jobs whose outcomes no thread stores.
     """
     if args.thread is None or not args.thread.name.startswith("ojs-"):
         threading.__excepthook__(args)

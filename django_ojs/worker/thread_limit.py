@@ -17,13 +17,13 @@ PART_SHORT = 0.5
 #: How many jobs are judged together.
 SAMPLE = 16
 
-#: Seconds within which a job must end while one thread runs all jobs; otherwise others start. At
-#: least this many checks must find that none has ended: the thread that checks executes Python, so
-#: while it was busy and checked late, the job could not run.
+#: Seconds within which a job must end while one thread runs all jobs; otherwise other threads
+#: start. At least this many checks must find that no job has ended: the thread that checks executes
+#: Python, so while it was busy and checked late, the job could not run.
 STALLED_AFTER, STALLED_LOOKS = 0.01, 2
 
-#: How many jobs must wait for each slot before one thread is tried. If they are few, they are
-#: started at once.
+#: How many jobs must wait for each slot before one thread is tried. Fewer jobs are started at
+#: once.
 WAITING_PER_SLOT = 4
 
 #: After jobs that were too long, the number of submissions until the next trial grows by this
@@ -42,7 +42,7 @@ class ThreadLimit:
         # The counts of the present sample.
         self._ended = self._short = 0
         self._pause, self._skip = 1, 0
-        # Whether a job has ended since the last check, and how many checks before it found none.
+        # Whether a job has ended since the last check, and how many checks in a row found none.
         self._has_progress, self._looks, self._progress_at = False, 0, 0.0
 
     def resize(self, slots: int) -> None:

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 class WakeEvent:
     """Wakes a waiting thread, and is safe to set from a signal handler.
 
-    It clears itself when a wait ends. Setting it twice before a wait has the effect of once.
+    It clears itself when a wait ends. Setting it twice before a wait is the same as once.
 
     It is a bare lock, because a signal handler may set it while it interrupts the wait itself,
     where a Condition would deadlock. A SimpleQueue does not work either: if a signal interrupts its
-    `get` when the timeout ends (a process that was stopped and goes on), it waits for ever.
+    `get` as the timeout ends (when a stopped process continues), `get` waits for ever.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class WakeEvent:
 
 
 class WakePipe:
-    """A pipe that ends the wait of a process: by a signal to it, or by one of its children.
+    """A pipe through which a signal, or a child, ends the wait of a process.
 
     The process makes it before it forks.
     """

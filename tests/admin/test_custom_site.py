@@ -14,8 +14,9 @@ from django.test import override_settings
 from django.urls import path
 
 from django_ojs.admin import register
-from django_ojs.models import Queue
+from django_ojs.models import Job, Queue
 from tests.admin.markup import structure
+from tests.admin.test_dead_letters import dead
 from tests.admin.test_pages import LISTS, fill
 from tests.admin.users import at, root
 from tests.cases import together
@@ -47,6 +48,28 @@ def test_an_action_leads_back_into_its_site() -> None:
     response = root().post("/back/office/django_ojs/queue/action/pause/", {"key": "queue-0"})
     assert response["Location"] == "/back/office/django_ojs/queue/"
     assert Queue.objects.get(pk="queue-0").paused
+
+
+@pytest.mark.once
+@pytest.mark.django_db
+@pytest.mark.parametrize("has_own_page", [True, False])
+def test_a_project_can_show_jobs_in_its_own_way_or_not_at_all(
+    has_own_page: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead(queue="queue-0")
+    fill(1)
+    client, site = root(), admin.AdminSite(name="own")
+    if has_own_page:
+        site.register(Job)
+    register(site)
+    if not has_own_page:
+        site.unregister(Job)
+    monkeypatch.setattr("tests.admin.site.urlpatterns", [path("back/office/", site.urls)])
+    with override_settings(ROOT_URLCONF="tests.admin.site"):
+        for page in ("overview/", "deadletterjob/", "queue/queue-0/change/"):
+            response = client.get(at(page).replace("/admin/", "/back/office/", 1))
+            assert response.status_code == 200, page
+            assert ("/django_ojs/job/" in response.content.decode()) is has_own_page, page
 
 
 def test_a_themes_model_admin_is_the_base_of_the_pages() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.http import HttpResponse
-from django.test import Client
+from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.extensions.workflows.operations import cancel_workflow
@@ -87,6 +87,14 @@ def test_an_error_of_an_operation_is_shown_on_the_page() -> None:
     visit("limitkey/add/", new_key | rate, "must be an ISO 8601 duration longer than zero")
     past = {"concurrency": "1", "override_until": "2020-01-01 00:00"}
     visit("limitkey/add/", new_key | past, "override until must")
+
+    # This moment has no time in UTC, whose calendar ends before.
+    with override_settings(TIME_ZONE="America/New_York"):
+        out = "must lie between the years 1 and 9999"
+        never = {"expires_at_0": "9999-12-31", "expires_at_1": "23:59"}
+        visit("apikey/add/", KEY | never, out)
+        never = {"concurrency": "1", "override_until": "9999-12-31 23:59"}
+        visit("limitkey/add/", new_key | never, out)
 
     running = factories.active("w-1", queue="runs")
     for action, key, said in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +13,9 @@ from django.utils import translation
 from django_ojs import formatting as plain
 from django_ojs.admin import formatting
 from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.models import ApiKey
 from django_ojs.operations import fail
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.failure import Failure
 from tests.admin.test_pages import BASE
 from tests.admin.test_queue_actions import known, said
@@ -67,6 +70,18 @@ def test_numbers_and_durations_follow_the_language() -> None:
     assert plain.grouped(1_234_567) == "1,234,567"
     assert plain.duration(3.3) == "3.3 s"
     assert plain.absolute_time(moment) == "2026-03-01 14:05:09 UTC"
+
+
+@override_settings(LANGUAGE_CODE="de", USE_THOUSAND_SEPARATOR=True)
+def test_the_key_of_a_selected_row_is_no_number_for_a_person() -> None:
+    key, _text = api_keys.create(name="shop", scopes=["read"])
+    ApiKey.objects.filter(pk=key.pk).update(id=1_234_567)
+    client, address = root(), f"{BASE}apikey/"
+    (row,) = re.findall(
+        r'name="_selected_action" value="(.*?)"', client.get(address).content.decode()
+    )
+    client.post(address, {"action": "revoke", "_selected_action": row})
+    assert ApiKey.objects.get().revoked_at is not None
 
 
 @pytest.mark.usefixtures("in_german")

@@ -12,6 +12,7 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.extensions.outbox.models import OutboxEntry
+from tests.admin.markup import form_data
 from tests.admin.users import root, staff
 from tests.command_line.run import ojs as run
 from tests.model_factories import ApiKeyFactory, OutboxEntryFactory
@@ -123,6 +124,18 @@ def test_a_search_reads_the_newest_rows_and_a_request_requeues_some_of_all(
     said = client.post(LIST, form, follow=True).content.decode()
     assert "3 requeued. There are more" in said
     assert OutboxEntry.objects.filter(state="rejected").count() == 3
+
+
+def test_more_rows_than_a_request_can_name_are_deleted_in_several() -> None:
+    OutboxEntry.objects.bulk_create(OutboxEntryFactory.build_batch(1_100, state="rejected"))
+    client, address = root(), f"{LIST}?state=rejected"
+    every = {"action": "delete_selected", "select_across": "1", "_selected_action": ["0"]}
+    for left in (600, 100, 0):
+        page = client.post(address, every).content.decode()
+        assert ("There are more; select them again." in page) is (left > 0)
+        form = form_data(page, "post")
+        assert client.post(address, form).status_code == 302
+        assert OutboxEntry.objects.count() == left
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.models import Incident
 from django_ojs.operations import fetch, queues
 from tests import factories
+from tests.admin.markup import form_data
 from tests.admin.test_pages import fill
 from tests.admin.users import at, root, staff
 from tests.browser.test_accessibility import incident
@@ -173,6 +174,17 @@ def test_what_is_refreshed_every_two_seconds_is_a_region_without_the_charts() ->
         assert text not in region
     assert not any('AS "sum_enqueued"' in each["sql"] for each in captured.captured_queries)
     assert staff("view_queue").get(at("overview/?live=1")).status_code == 403
+
+
+def test_a_button_in_the_region_leads_back_to_the_whole_page() -> None:
+    push(queue="email")
+    queues.pause("email")
+    client = root()
+    region = client.get(at("overview/?live=1")).content.decode()
+    form = form_data(region, "key")
+    page = client.post(at("queue/action/resume/"), form, follow=True).content.decode()
+    assert "<html" in page
+    assert "Queue email is resumed" in page
 
 
 def much_goes_wrong() -> None:

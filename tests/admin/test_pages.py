@@ -113,6 +113,17 @@ def test_a_page_says_where_it_is_in_the_markup_of_this_version_of_django(address
         assert f'<a href="{BASE}queue/">Queues</a>' in inside
 
 
+def test_an_object_that_is_named_as_a_part_of_an_address_has_its_pages() -> None:
+    client = root()
+    for name in ("action", "add", "change", "history"):
+        factories.push(queue=name)
+        client.post(at("queue/action/pause/"), {"key": name})
+        for page in (f"queue/{name}/change/", f"queue/{name}/history/"):
+            response = client.get(at(page))
+            assert response.status_code == 200, page
+            assert "paused" in response.content.decode(), page
+
+
 def test_a_queue_has_its_ready_scheduled_and_retrying_jobs_and_its_threshold() -> None:
     queues.configure("email", {"backpressure": {"max_depth": 10, "warning_threshold": 0.5}})
     for state in ("retryable", "scheduled", "scheduled", "available"):

@@ -23,9 +23,9 @@ from django_ojs.models import Job
 from django_ojs.operations import fetch
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
 from tests.admin.test_pages import BASE
-from tests.admin.users import at, staff
+from tests.admin.users import at, root, staff
 from tests.command_line.run import ojs as command
-from tests.factories import WORKER, WorkerFactory, jobs, push
+from tests.factories import WORKER, WorkerFactory, claim, jobs, push
 from tests.operations.cron.scenes import register
 from tests.operations.workflows.scenes import chain, create, finish
 
@@ -93,6 +93,44 @@ def test_it_is_shown_to_those_who_may_see_it_and_not_redacted(
             assert (secret in command("show", job.pk, *more).out) is is_visible
     assert as_json.json["id"] == str(job.pk)
     assert as_json.code == 0
+
+
+@pytest.fixture
+def charge() -> Iterator[Job]:
+    """A running job whose argument has the name of a parameter, and none where it is stored."""
+
+    @ojs.job("test.charge", queue="mail")
+    def handler(order: int, card_number: str) -> None:
+        pass
+
+    claim(jobs().get(pk=handler.enqueue(7, card_number="4111-secret").id), "web-1")
+    yield jobs().get()
+    registry.remove("test.charge")
+
+
+def test_an_argument_is_hidden_by_the_name_of_its_parameter(charge: Job) -> None:
+    register("charging", template={"type": "test.charge", "args": [7, "4111-secret"]})
+    WorkerFactory(id="web-1", queues=("mail",))
+    client = root()
+    pages = (
+        *(f"job/{charge.pk}/change/", "job/", "queue/mail/change/", "worker/web-1/change/"),
+        *("cronjob/charging/change/", "cronjob/charging/edit/"),
+    )
+    shown = [page for page in pages if "4111-secret" in client.get(at(page)).content.decode()]
+    assert shown == list(pages)
+    with override_settings(OJS={"ADMIN_REDACT": ["Card_Number"]}):
+        for address in pages:
+            assert "4111-secret" not in client.get(at(address)).content.decode(), address
+        for more in ((), ("--json",)):
+            shown_args = command("show", charge.pk, "--args", *more).out
+            assert "4111-secret" not in shown_args
+            assert HIDDEN in shown_args or ascii(HIDDEN).strip("'") in shown_args
+        for search in ("args.1:4111-secret", "args:4111-secret"):
+            found = client.get(at("job/"), {"q": f"type:test.charge {search}"}).content.decode()
+            assert "so it cannot be searched" in found, search
+        for search in ("args.0:7 type:test.charge", "type:other.go args:7"):
+            found = client.get(at("job/"), {"q": search}).content.decode()
+            assert "so it cannot be searched" not in found, search
 
 
 def test_what_decides_how_a_job_runs_is_shown_to_all() -> None:

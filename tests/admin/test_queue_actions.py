@@ -15,6 +15,7 @@ from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
 from tests import factories
+from tests.admin.markup import form_data
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
 from tests.cases import together
@@ -201,6 +202,38 @@ def test_what_the_form_does_not_show_as_it_is_stored_stays_when_something_else_c
     response = client.post(f"{DO}configure/", {**form, "producers": typed, "concurrency": "2"})
     assert "Queue alpha is configured: concurrency changed." in said(response)
     assert Queue.objects.get(pk="alpha").config == {**stored, "concurrency": 2}
+
+
+def test_what_another_user_has_changed_since_the_form_was_read_stays() -> None:
+    stored = {"backpressure": {"max_depth": 100}, "allowed_job_types": ["a.b", "c.d"]}
+    queues.configure("alpha", stored)
+    client = root()
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    form = form_data(page, "max_depth")
+    queues.configure("alpha", {"backpressure": {"max_depth": 500}, "allowed_job_types": ["x.y"]})
+    response = client.post(f"{DO}configure/", {**form, "concurrency": "0", "rate": "3"})
+    assert response.context["form"].errors
+    form = form_data(response.content.decode(), "max_depth")
+    response = client.post(f"{DO}configure/", {**form, "concurrency": "3", "rate": ""})
+    assert "Queue alpha is configured: concurrency changed." in said(response)
+    assert Queue.objects.get(pk="alpha").config == {
+        "backpressure": {"max_depth": 500},
+        "allowed_job_types": ["x.y"],
+        "concurrency": 3,
+    }
+
+
+def test_a_deleted_queue_that_has_kept_jobs_does_not_exist_any_more() -> None:
+    factories.in_state("completed", queue="alpha")
+    queues.configure("alpha", {"backpressure": {"max_depth": 5}})
+    queues.delete("alpha")
+    client = root()
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    assert "1 of the selected does not exist any more." in page
+    assert "does not exist" in said(client.post(f"{DO}pause/", {"key": "alpha"}))
+    factories.push(queue="alpha")  # This makes it a queue again, with nothing of what it had.
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    assert "In force: no bound." in page
 
 
 @override_settings(OJS={"QUEUES": {"alpha": {"backpressure": {"max_depth": 900}}}})

@@ -15,7 +15,7 @@ from django_ojs.command_line.job_ids import whole_id
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.workflows.api import group
 from django_ojs.models import Job
-from django_ojs.operations import fail, progress
+from django_ojs.operations import fail, progress, queues
 from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.redaction import HIDDEN
 from django_ojs.spec import ids
@@ -23,7 +23,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.storage.dialects.expressions import InWorkflow
 from tests.cases import together
 from tests.command_line.run import Terminal, ojs
-from tests.factories import HOUR, active, hourly, in_state, push, push_many
+from tests.factories import HOUR, active, hourly, in_state, push, push_many, read
 from tests.testapp.testing_jobs import send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -326,6 +326,17 @@ def test_a_search_in_a_queue_that_does_not_exist_fails_with_a_sentence(
     assert (run.code, run.out) == (1, "")
     assert run.err == "There is no queue mial. Did you mean mail? The queues are mail.\n"
     assert "There is no queue" not in ojs(command, "queue:mail", *rest).err
+
+
+@pytest.mark.both
+def test_the_dead_letters_of_a_deleted_queue_are_retried_by_the_command_that_is_shown() -> None:
+    push(queue="mail")
+    job = failed(queue="closed")
+    queues.delete("closed")
+    line = next(each for each in ojs("dead-letters").out.splitlines() if "To retry" in each)
+    run = ojs(*shlex.split(line.partition("manage.py ojs ")[2]))
+    assert (run.code, run.err) == (0, "")
+    assert read(UUID(job)).state == "available"
 
 
 def test_on_a_terminal_of_80_columns_no_name_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ class Optional:
     #: What a GET of the path answers.
     found: int = 200
     subcommand: str = ""
+    #: A word of the search for jobs.
+    qualifier: str = ""
     #: Python code that asks for it, and is answered with the line to add while it is missing.
     asks: str
     #: Code that uses it and leaves jobs, and how many of these complete once it is taken out.
@@ -235,6 +237,7 @@ assert WebhookDelivery.objects.count() == 1
         page="/admin/ojs_workflows/workflow/",
         path="/ojs/v1/workflows",
         subcommand="workflows",
+        qualifier="workflow",
         # The second step of the chain has no job yet: it goes with its workflow.
         use="""
 import django_ojs as ojs
@@ -271,6 +274,7 @@ from django.core.management import load_command_class
 from django.test import Client
 from django_ojs.not_installed import NAMES
 from django_ojs.models import Job, Queue
+from django_ojs.operations.jobs import search_query
 from django_ojs.storage.figures import counts
 
 call_command("check")
@@ -305,6 +309,7 @@ shown = {{
     "index": client.get("/admin/").content.decode(),
     "paths": {{path: client.get(path).status_code for path in {paths!r}}},
     "commands": parser.format_help(),
+    "qualifiers": list(search_query.qualifiers()),
     "lines": lines,
     "names": [name for name, _ in inspect.getmembers(ojs)],
     "modules": [each for each in sys.modules if each.startswith("django_ojs.extensions.")],
@@ -405,6 +410,7 @@ def check_absent(found: Any, extension: Optional) -> None:
         assert found["paths"][extension.path] == 422
     if extension.subcommand:
         assert f"\n    {extension.subcommand} " not in found["commands"]
+    assert extension.qualifier not in found["qualifiers"]
     assert not [each for each in found["modules"] if f"{each}.".startswith(f"{extension.app}.")]
 
 
@@ -419,6 +425,8 @@ def check_present(found: Any, extension: Optional) -> None:
         assert found["paths"][extension.path] == extension.found
     if extension.subcommand:
         assert f"\n    {extension.subcommand} " in found["commands"]
+    if extension.qualifier:
+        assert extension.qualifier in found["qualifiers"]
 
 
 @pytest.fixture

@@ -387,6 +387,22 @@ def test_a_retried_job_of_a_removed_extension_runs(keeper: Keeper) -> None:
     assert [each.id for each in claim()] == [job.pk]
 
 
+def test_a_retry_in_a_process_without_the_limits_leaves_a_job_to_them(keeper: Keeper) -> None:
+    running, job = at_limit()
+    kept = push(queue=QUEUE, rate_limit=ONE)
+    keeper.keep(kept.pk)
+    limits = KeyLimitsExtension()
+    registry.remove(limits)
+    try:
+        assert retried(job).hold == OPEN
+        assert retried(kept).hold == held_by(keeper.number)
+    finally:
+        registry.register(limits)
+    assert claim() == []
+    ack.ack(running.id)
+    assert [each.id for each in claim()] == [job.pk]
+
+
 def test_a_retried_job_has_the_limit_that_was_removed_and_is_back() -> None:
     _, job = at_limit()
     jobs().filter(pk=job.pk).update(hold=FREE)  # As `migrate ojs_limits zero` leaves it.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection, connections, transaction
@@ -17,13 +18,15 @@ from django_ojs.extensions.backpressure.models import Bound
 from django_ojs.models import Job
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
+from django_ojs.operations.activate import activate
 from django_ojs.operations.fail import requeue
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions
+from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.figures import counts
-from tests.factories import GENERATED, EnvelopeFactory
+from tests.factories import GENERATED, EnvelopeFactory, in_state
 from tests.operations.backpressure.test_bounds import depth
 from tests.threads import at_once, beside, elsewhere
 from tests.worker.waiting import BOUND
@@ -193,6 +196,27 @@ def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
 
 
 @pytest.mark.postgresql
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_an_old_snapshot_lets_stored_jobs_wait_again_where_an_enqueue_finds_room(
+    level: str,
+) -> None:
+    bound(100)
+    pending, *discarded = (in_state(s, queue=NAME) for s in ("pending", "discarded", "discarded"))
+
+    def in_old_snapshot(change: Callable[[UUID], Job], job: Job) -> str:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+            return change(job.pk).state
+
+    assert in_old_snapshot(activate, pending) == "available"
+    assert in_old_snapshot(retry, discarded[0]) == "available"
+    bound(2)
+    with pytest.raises(QueueFull):
+        in_old_snapshot(retry, discarded[1])
+    assert depth() == 2
+
+
+@pytest.mark.postgresql
 def test_a_serializable_transaction_finds_room_in_a_queue_that_was_just_bounded() -> None:
     bound(100)
     with transaction.atomic():
@@ -305,6 +329,58 @@ def test_settings_are_settled_for_who_only_ever_enqueues_in_transactions(setting
     with pytest.raises(QueueFull), transaction.atomic():
         add(2)
     settings.OJS = {**settings.OJS, "QUEUES": {}}
+
+
+@pytest.mark.postgresql
+def test_a_long_transaction_that_applies_the_settings_holds_up_nobody(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "QUEUES": {NAME: {"backpressure": {"max_depth": 2}}}}
+    with open_elsewhere(add):
+        bounds.configured.reset()  # as in another process
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '1s'")
+            add(queue="other")
+    assert fill() == 1
+
+
+@pytest.mark.postgresql
+def test_settings_whose_bound_the_caller_has_locked_are_applied_later(settings: Any) -> None:
+    before = settings.OJS
+    settings.OJS = {**before, "QUEUES": {NAME: {"backpressure": {"max_depth": 5}}}}
+    add()
+    settings.OJS = {**before, "QUEUES": {NAME: {"backpressure": {"max_depth": 3}}}}
+    bounds.configured.reset()
+    with transaction.atomic():
+        assert Bound.objects.select_for_update().get(pk=NAME)
+        add()
+    assert fill() == 1
+
+
+@pytest.mark.postgresql
+def test_the_first_job_of_a_queue_that_inherits_its_bound_keeps_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 0.1)
+    queues.configure_default({"backpressure": {"max_depth": 1_000}})
+    with open_elsewhere(add):
+        add()
+    assert depth() == 2
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_an_old_snapshot_soon_finds_room_in_a_queue_that_inherits_its_bound(level: str) -> None:
+    queues.configure_default({"backpressure": {"max_depth": 1_000}})
+
+    def add_in_old_snapshot() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+            add()
+
+    # Its snapshot does not show the bound, which it has stored for the next one.
+    with pytest.raises(QueueFull):
+        add_in_old_snapshot()
+    add_in_old_snapshot()
+    assert depth() == 1
 
 
 def test_a_bound_that_the_settings_no_longer_have_gives_way_to_the_default(

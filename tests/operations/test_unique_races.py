@@ -13,13 +13,13 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fetch
+from django_ojs.operations import ack, cancel, fetch, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.factories import EnvelopeFactory, held, is_duplicate, jobs, push_on_road, read
+from tests.factories import EnvelopeFactory, held, in_state, is_duplicate, jobs, push_on_road, read
 from tests.held_key import held_key
 from tests.other_session import Other, until_one_waits
 from tests.testapp.models import Thing
@@ -223,6 +223,34 @@ def test_an_old_snapshot_does_not_hide_what_was_committed_since(isolation: str) 
         Thing.objects.create(name="usable")
     assert [job.args for job in jobs().order_by("pk")] == [[], ["other"]]
     assert Thing.objects.count() == 1
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("policy", [REJECT, IGNORE, REPLACE], ids=lambda p: p.on_conflict)
+def test_a_job_that_has_ended_since_an_old_snapshot_holds_no_key(
+    isolation: str, policy: UniquePolicy
+) -> None:
+    before = store()
+    with Other() as other, transaction.atomic():
+        begin(isolation)
+        other.do(partial(cancel.cancel, before.id)).result(BOUND)
+        assert read(before.id).state == "available"
+        new = store(policy)
+        assert not is_duplicate(new)
+        # Of the two, this one is the duplicate.
+        assert store(IGNORE).id == new.id
+    assert [job.id for job in live()] == [new.id]
+
+
+@pytest.mark.postgresql
+def test_a_job_that_was_retried_since_an_old_snapshot_holds_its_key(isolation: str) -> None:
+    before = in_state("discarded", type="test.race", args=[], unique=REJECT)
+    with Other() as other, transaction.atomic():
+        begin(isolation)
+        other.do(partial(retry.retry, before.id)).result(BOUND)
+        found = store(IGNORE)
+        assert (found.id, is_duplicate(found)) == (before.id, True)
+    assert [job.id for job in live()] == [before.id]
 
 
 @pytest.mark.postgresql

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.test import Client
 
+from django_ojs.extensions.webhooks import sending
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
 from django_ojs.hooks import publish
@@ -93,6 +95,24 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
     dispatch.dispatch()
     page = root.get(change).content.decode()
     assert "queue.paused</a> pending" in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_transaction_is_open_while_a_webhook_is_tested(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook, _ = create(root)
+    found = []
+
+    def send(tested: Webhook) -> sending.SendingResult:
+        found.append((tested.url, connection.in_atomic_block))
+        return sending.SendingResult(reason="no response")
+
+    monkeypatch.setattr(sending, "send_test", send)
+    form = FORM | {"url": "https://hooks.test/b", "_test": "1"}
+    page = root.post(f"{LIST}{webhook.pk}/change/", form, follow=True).content.decode()
+    assert found == [("https://hooks.test/b", False)]
+    assert "The test event was not taken: no response" in page
 
 
 def test_the_secret_is_replaced(root: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -131,6 +131,17 @@ def test_the_next_attempt_has_its_date_unless_it_is_today(
     ]
 
 
+def test_a_job_that_may_have_no_limit_key_is_not_said_to_have_one(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    until = timezone.now() + timedelta(hours=1)
+    failure = Failure(type="RateLimitExceeded", message="", rate_limit_until=until)
+    JobLog().failed(RUN, failure, Ended(State.RETRYABLE, 1, 3, until), 1.0, None)
+    (record,) = log.records
+    assert " (no attempt is spent, next attempt at " in record.getMessage()
+    assert "key" not in record.getMessage()
+
+
 def test_a_long_message_is_cut_and_an_empty_one_left_out(log: pytest.LogCaptureFixture) -> None:
     for message in ("x" * 10_000, ""):
         JobLog().failed(
@@ -169,6 +180,24 @@ def test_messages_and_tracebacks_can_be_kept_out_of_the_log(
     for record in log.records:
         assert SECRET not in logging.Formatter().format(record)
         assert SECRET not in repr(vars(record))
+
+
+def test_a_traceback_does_not_repeat_the_messages_that_are_kept_out(
+    log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.OJS = {"LOG_ERROR_MESSAGES": False}
+    try:
+        try:
+            raise KeyError(SECRET)
+        except KeyError as error:
+            raise ExceptionGroup(SECRET, [ValueError(SECRET)]) from error
+    except ExceptionGroup as error:
+        error.add_note(SECRET)
+        JobLog().failed(RUN, Failure.from_exception(error), Job(state="discarded"), 1.0, error)
+    written = logging.Formatter().format(log.records[0])
+    assert SECRET not in written
+    for each in ("KeyError", "ExceptionGroup", "ValueError", "test_job_log.py"):
+        assert each in written
 
 
 def test_the_same_warning_is_logged_once_in_30_seconds(

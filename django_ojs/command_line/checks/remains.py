@@ -11,8 +11,9 @@ from django_ojs.operations.maintenance import lease
 from django_ojs.storage import remains
 
 _CURE: Final = (
-    "Install the extension again and run `manage.py migrate`, or run `manage.py ojs doctor --only "
-    "remains --repair`: it removes this, and the jobs run without the extension."
+    "Install the extension again and run `manage.py migrate`. If no worker has it any more, run "
+    "`manage.py ojs doctor --only remains --repair`: it removes this, and the jobs run without the "
+    "extension."
 )
 
 

@@ -19,14 +19,15 @@ neither count nor take the queue lock: it is admitted by a ticket, or finds the 
 SQLite has one writer, which can always count.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
+from django.db import Error
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -134,7 +135,18 @@ def renew_tickets(queue: str, *, wait: bool = True) -> None:
 def _renew_tickets(queue: str, wait: bool) -> None:
     subject = f"tickets of {queue}"
     if database.dialect().lock_subject(database.connection(), subject, wait=wait):
-        _STATEMENTS.rows("renew_tickets", [queue])
+        # It takes one ticket.
+        _admit(queue, Load(jobs=1, size=0), alone=True)
+
+
+def is_admitted_unlocked(queue: str, added: Load) -> bool:
+    """Whether a transaction that cannot use the queue lock may add jobs, as an enqueue may."""
+    return _has_tickets() and _admit(queue, added, alone=False)
+
+
+def _admit(queue: str, added: Load, *, alone: bool) -> bool:
+    values = {"queue": queue, "jobs": added.jobs, "size": added.size, "alone": alone}
+    return bool(_STATEMENTS.rows("admit", values)[0][0])
 
 
 def _has_tickets() -> bool:
@@ -221,6 +233,10 @@ class ConfiguredBounds:
         def remember() -> None:
             self.queues = wanted
 
+        if _has_long_transaction():
+            if _is_done_elsewhere(operation):
+                remember()
+            return
         database.in_write_transaction(operation)
         database.after_commit(remember)
 
@@ -240,6 +256,52 @@ def is_inherited(queue: str) -> bool:
     """Whether a queue has no row, and the default policy has one."""
     found = set(_rows().filter(pk__in=[queue, DEFAULT]).values_list("pk", flat=True))
     return bool(found) and queue not in found
+
+
+def write_inherited(queues: Collection[str]) -> bool:
+    """Store the bounds that these queues inherit, unless that has to be done under their locks.
+
+    Return whether it was done. It commits now: a caller's transaction that stored them would keep
+    other producers out of the queues until it ends.
+    """
+    if not _has_long_transaction():
+        return False
+    missing = [queue for queue in queues if is_inherited(queue)]
+    if not missing:
+        return False
+
+    def operation() -> None:
+        for queue in missing:
+            if is_inherited(queue):
+                rebound(queue)
+
+    return _is_done_elsewhere(operation)
+
+
+def _has_long_transaction() -> bool:
+    """Whether a transaction is open in which no bound should be stored, because it may be long.
+
+    With one writer, or in a test's transaction, another connection could not store it.
+    """
+    link = database.connection()
+    blocks: list[Any] = link.atomic_blocks
+    is_of_test = any(getattr(block, "_from_testcase", False) for block in blocks)
+    return _has_tickets() and database.is_in_transaction(link) and not is_of_test
+
+
+def _is_done_elsewhere(operation: Callable[[], object]) -> bool:
+    """Run an operation in a transaction of its own. Return False if that is not possible now."""
+
+    def run() -> None:
+        # The caller may hold a lock that it needs.
+        with database.hardly_waiting():
+            database.in_write_transaction(operation)
+
+    try:
+        database.elsewhere(run)
+    except Error:
+        return False
+    return True
 
 
 def are_any() -> bool:

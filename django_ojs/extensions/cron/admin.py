@@ -27,8 +27,9 @@ from django_ojs.extensions.cron.models import CronJob, CronOwner, CronRun
 from django_ojs.extensions.cron.operations import description, schedule
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
 from django_ojs.extensions.statistics import admin_svg as svg
+from django_ojs.handlers import parameters_of
 from django_ojs.models import Job
-from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.redaction import redacted, redacted_args
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
@@ -296,4 +297,5 @@ def _may_edit_args(request: HttpRequest, job: CronJob | None) -> bool:
     It has none if any of them is redacted, because it would store the redacted value.
     """
     args = None if job is None else job.template.get("args")
-    return payload_permission.may_see(request) and redacted(args) == args
+    shown = args if job is None else redacted_args(args, parameters_of(job.type))
+    return payload_permission.may_see(request) and shown == args

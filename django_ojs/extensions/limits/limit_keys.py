@@ -114,6 +114,8 @@ def check_override(
     if until is not None and not found:
         rule = f"needs a limit that holds until then: one of {', '.join(LIMITS)}"
         raise InvalidRequest.of("expires_at", rule)
+    if until is not None:
+        times.parse_when(until, "expires_at")
     if until is not None and until <= timezone.now():
         raise InvalidRequest.of("expires_at", "must be in the future")
     return found

@@ -4,7 +4,7 @@ Only steps of this kind need that extension, so it is imported inside of functio
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -16,7 +16,7 @@ from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.not_installed import check_module
-from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound
+from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound, RowLocked
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.storage import database
 from django_ojs.storage.claimed_job import Claimed
@@ -28,6 +28,8 @@ WORKFLOW: Final = "workflow"
 #: How the names of these workflows begin.
 _PREFIX: Final = "steps.gather "
 
+#: Seconds for which `cancel` tries again a row that another session has locked.
+ROW_TIMEOUT: Final = 0.2
 #: Waiting steps that one call of `LeftAsleep.wake` reads.
 WALK: Final = database.BATCH
 
@@ -153,7 +155,9 @@ def cancel(steps: Iterable[Step]) -> None:
     from django_ojs.extensions.workflows import operations as workflows
 
     for step in steps:
-        with suppress(Conflict, NotFound):  # The jobs may have ended.
+        limit = database.passing_by(ROW_TIMEOUT) if database.passes_by() else nullcontext()
+        # The jobs may have ended. If a row stays locked, these jobs go on, and not all others.
+        with suppress(Conflict, NotFound, RowLocked), limit:
             workflows.cancel(_id(step))
 
 

@@ -145,10 +145,10 @@ class Steps:
             with database.atomic(), OwnTransaction(link):
                 try:
                     yield taken
-                    text, _ = self._encoded(step, taken.result)
                 except Exception as error:
                     self._fail(step, error, None, is_new=True)
                     raise
+                text, _ = self._encoded(step, taken.result, is_new=True)
                 self._insert(step, text)
             self._keep(step)
 
@@ -217,7 +217,7 @@ class Steps:
             step.error = Failure(type="StepFailed", message=message).render()
             self._end(step, StepStatus.FAILED)
         else:
-            step.result, results = self._encoded(step, results)
+            step.result, results = self._encoded(step, results, is_new=False)
             self._end(step, StepStatus.DONE)
         return list(self._known(step))
 
@@ -380,11 +380,7 @@ class Steps:
         return step.value
 
     def _done(self, step: Step, result: Any, *, is_new: bool) -> Any:
-        try:
-            text, value = self._encoded(step, result)
-        except ResultRejected as error:
-            self._fail(step, error, None, is_new=is_new)
-            raise
+        text, value = self._encoded(step, result, is_new=is_new)
         if is_new:
             self._insert(step, text)
             self._keep(step)
@@ -394,8 +390,8 @@ class Steps:
             self._end(step, StepStatus.DONE)
         return value
 
-    def _encoded(self, step: Step, result: Any) -> tuple[str | None, Any]:
-        """Return a result as JSON, and as a later run will get it."""
+    def _encoded(self, step: Step, result: Any, *, is_new: bool) -> tuple[str | None, Any]:
+        """Return a result as JSON, and as a later run will get it; if it is none, note that."""
         if result is None:
             return None, None
         try:
@@ -404,9 +400,11 @@ class Steps:
             if most > (limit := of(StepsSettings).max_step_result_bytes):
                 check_bytes(result, limit, "result", PayloadTooLarge)
         except OJSError as error:
-            raise ResultRejected(
+            rejected = ResultRejected(
                 f"{error.message} (the step {step.name!r}, whose effects remain)"
-            ) from None
+            )
+            self._fail(step, rejected, None, is_new=is_new)
+            raise rejected from None
         text = json.dumps(result)
         return text, read(text)
 

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
 from django.db.models import F
 
-from django_ojs.extensions.steps.models import MAX_NAME, Step, StepKind, StepStatus
+from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest, OJSError
@@ -47,7 +48,7 @@ def _read(job_id: UUID, given: object) -> list[Step]:
         if not isinstance(given, list):
             raise TypeError
         return [_step(job_id, number, values) for number, values in enumerate(given)]
-    except (KeyError, TypeError, ValueError, OJSError):
+    except (KeyError, TypeError, ValueError, ValidationError, OJSError):
         raise InvalidRequest("The steps of the job are not as an export writes them.") from None
 
 
@@ -56,9 +57,9 @@ def _step(job_id: UUID, number: int, values: Mapping[str, Any]) -> Step:
         name: parse_timestamp(values[name], name) if name in values else None for name in _TIMES
     }
     texts = [values["name"], values.get("signal") or "", values.get("key") or ""]
-    if any(not isinstance(text, str) or len(text) > MAX_NAME + 10 for text in texts):
-        raise ValueError
-    return Step(
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    step = Step(
         job_id=job_id,
         number=number,
         name=values["name"],
@@ -72,3 +73,5 @@ def _step(job_id: UUID, number: int, values: Mapping[str, Any]) -> Step:
         run=0,
         **times,
     )
+    step.clean_fields(exclude=("pk", "job_id"))
+    return step

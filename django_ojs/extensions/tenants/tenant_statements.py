@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -158,7 +158,12 @@ class _PostgreSQL(TenantStatements):
 
         values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
         with locks_that_fit():
-            return bool(self.files.rows("admit", values)[0][0])
+            admitted = self.files.rows("admit", values)[0][0]
+        if admitted is None:
+            # This transaction has its lock. Another one that adds no jobs can count.
+            count = partial(self.files.rows, "admit", {**values, "jobs": 0})
+            admitted = database.elsewhere(count)[0][0]
+        return bool(admitted)
 
     def lock(self, queue: str, tenant: str, timeout: float) -> bool:
         values = {"queue": queue, "tenant": tenant, "timeout": f"{int(timeout * 1000)}ms"}

@@ -38,6 +38,18 @@ _LISTED = 20
 _FIELDS = ("url", "events", "queues", "job_types", "active")
 
 
+class _Test(HttpResponseRedirect):
+    """The response to a form whose webhook is tested.
+
+    The test comes after the transaction in which Django stores the form. Within it, other
+    transactions would wait for the receiver, and on SQLite all that write.
+    """
+
+    def __init__(self, url: str, webhook: UUID) -> None:
+        super().__init__(url)
+        self.webhook = webhook
+
+
 class WebhookForm(_Form):
     """The form has the same rules as the HTTP API."""
 
@@ -132,7 +144,10 @@ class WebhookAdmin(SecretPageAdmin):
         extra_context: Any = None,
     ) -> HttpResponse:
         try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            response = super().changeform_view(request, object_id, form_url, extra_context)
+            if isinstance(response, _Test):
+                self._send_test(request, response.webhook)
+            return response
         except OJSError as error:
             # The webhook may have been removed since the form was checked, for example.
             self.message_user(request, error.message, messages.ERROR)
@@ -153,7 +168,10 @@ class WebhookAdmin(SecretPageAdmin):
             return self.secret_page(request, obj, secret)
         if "_test" not in request.POST:
             return super().response_change(request, obj)
-        outcome = sending.send_test(subscriptions.get(obj.pk))
+        return _Test(request.path, obj.pk)
+
+    def _send_test(self, request: HttpRequest, key: UUID) -> None:
+        outcome = sending.send_test(subscriptions.get(key))
         if outcome.success:
             text = _("The receiver took the test event: status %(status)s (%(milliseconds)s ms).")
             level = messages.SUCCESS
@@ -166,7 +184,6 @@ class WebhookAdmin(SecretPageAdmin):
             "milliseconds": outcome.milliseconds,
         }
         self.message_user(request, text % values, level)
-        return HttpResponseRedirect(request.path)
 
     @admin.display(description=gettext_lazy("events"))
     def event_names(self, webhook: Webhook) -> str:

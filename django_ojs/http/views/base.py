@@ -119,7 +119,7 @@ class OJSView(APIView):
         return required_access(self.request)
 
     def make_known(self, *, queues: Iterable[object] = (), types: Iterable[object] = ()) -> None:
-        """Count new names for the caller. Raises PermissionDenied for too many."""
+        """Store new names as the caller's. Raises PermissionDenied for too many."""
         known_names.make_known(self.access.principal.id, queues=queues, types=types)
 
 
@@ -140,7 +140,7 @@ def _actor(request: HttpRequest, access: Access) -> Actor:
 class PublicView(OJSView):
     """A resource that needs no credentials, for load balancers and for clients without a key.
 
-    Its requests are not limited: a load balancer that gets a 429 would take the server for down.
+    Its requests are not limited: a load balancer that gets a 429 would count the server as down.
     """
 
     is_public = True

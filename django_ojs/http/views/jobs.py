@@ -159,7 +159,7 @@ class JobBatch(OJSView):
         return json_response(body, 201, _warning(results))
 
     def _read_all(self, items: list[Any], limits: Limits | None) -> Sequence[Envelope]:
-        """Return the jobs of a body, which the caller may enqueue."""
+        """Read the jobs of a body, and check that the caller may enqueue them."""
         found = envelope.parse_alike(items, default_retry=settings().default_retry, limits=limits)
         if found is not None:
             with _index(0):
@@ -240,7 +240,7 @@ def _rendered(job: EnqueuedJob, access: Access) -> dict[str, Any]:
 
 
 def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
-    """Return the headers about this site's queues that have or will have the jobs."""
+    """Return the headers about the queues of this site that the jobs enter."""
     queues: set[str] = set()
     headers: dict[str, str] = {}
     for job in results:

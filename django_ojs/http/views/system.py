@@ -31,7 +31,7 @@ class Health(PublicView):
     status = "ok"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Return 200, or 503 where it fails, without the reason."""
+        """Return 200, or 503 without the reason if the check of the database fails."""
         began = time.monotonic()
         backend: dict[str, Any] = {"type": database.kind()}
         try:

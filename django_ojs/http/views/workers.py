@@ -51,7 +51,7 @@ class Fetch(OJSView):
     needs = {"POST": Scope.WORKER}
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Claim jobs. `wait_ms` is how long to wait for the first one."""
+        """Claim jobs. `wait_ms` is how long to wait for the first job."""
         data = self.body()
         pool = fields.string(data, "pool")
         queues = self.queues_of(data, pool)
@@ -89,8 +89,8 @@ class Fetch(OJSView):
                 give_back(claimed)
                 raise
 
-        # No job is claimed for a client that is gone: it would wait until its lease ends, and spend
-        # an attempt. A busy server may begin the request when its client has given up.
+# No job is claimed for a client that is gone: the job would wait until its lease ends, and
+        # spend an attempt. A busy server may begin the request when its client has given up.
         is_over = partial(long_poll.client_is_gone, request.META)
         jobs: list[str] = []
         if not is_over():

@@ -134,7 +134,7 @@ def find(presented: str) -> stored.StoredKey:
 
 
 def status(key: Any) -> str:
-    """Return whether a key of `keys()` is active, expired or revoked."""
+    """Return whether a key, with the time as `now`, is active, expired or revoked."""
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is not None and key.expires_at <= key.now:
@@ -174,7 +174,7 @@ def replace(
 ) -> tuple[ApiKey, str]:
     """Replace a key by a new one with the same rights; the old key expires after `grace`.
 
-    Returns what `create` returns. Until then both keys are valid (ojs-security §6.4), and they are
+    Return what `create` returns. During `grace` both are valid (ojs-security §6.4), and they are
     the same principal. Without `expires`, the new key has the lifetime of the latest key of this
     principal. Raises NotFound, and InvalidRequest for an invalid key.
 

@@ -19,7 +19,7 @@ SOON: Final = timedelta(days=7)
 USED_WITHIN: Final = timedelta(days=7)
 OLD_USED_WITHIN: Final = timedelta(hours=1)
 MOST: Final = 20
-#: How many keys are read to find them; most of those that expire soon need nothing yet.
+#: How many keys are read to find these; most keys that expire soon need no operator yet.
 _MOST_READ: Final = 1000
 
 

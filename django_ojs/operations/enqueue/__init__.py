@@ -1,1 +1,1 @@
-"""The steps of an enqueue: admission, lineage, uniqueness; and the outbox."""
+"""The steps of an enqueue: admission, lineage, uniqueness; its database and its result."""

@@ -106,8 +106,8 @@ def _are_good(jobs: AlikeJobs, limits: Limits, configs: Snapshot | None) -> bool
 def check_queue_size(envelope: Envelope, limits: Limits, configs: Snapshot) -> None:
     """Reject an envelope over the limit of its queue, if the queue has one (payload-limits §4.6).
 
-    A document of a client is measured as it was sent, and an envelope made in Python as for
-    `limits`. A limit above `limits` has no effect. Raises PayloadTooLarge.
+    A document of a client is measured as it was sent, and an envelope made in Python as `sized`
+    returns it. A limit above `limits` has no effect. Raises PayloadTooLarge.
     """
     limit = configs.of(envelope.queue).max_envelope_bytes
     if limit is not None and limits.envelope_bytes < sys.maxsize:

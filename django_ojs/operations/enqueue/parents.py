@@ -32,8 +32,8 @@ def root_of(job: Claimed | Job) -> UUID:
 def find_roots(envelopes: Sequence[Envelope], queues: Collection[str] | None) -> None:
     """Set the root of jobs whose client named only the parent, in one query if there are any.
 
-    `queues` are the ones that the caller may use; it must learn nothing about jobs of others. None
-    means all queues.
+    `queues` are the ones that the caller may use; it must learn nothing about jobs of other queues.
+    None means all queues.
     """
     first = distinct(envelopes)
     wanted = {e.parent_id for e in first if e.root_id is None and e.parent_id is not None}

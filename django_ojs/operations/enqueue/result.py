@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 
     #: A new row of this site's jobs.
     STORED = "stored"
-    #: Nothing was stored: a unique policy ignored the job, and the result is the job it equals.
+    #: Nothing was stored: by its unique policy, the job is a duplicate of the job in the result.
     DUPLICATE = "duplicate"
     #: A row of the outbox, from where the job is sent to its `destination`.
     OUTBOX = "outbox"

@@ -22,7 +22,7 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, transitions, unique
 from django_ojs.storage.unique import Holder
 
-#: The most different keys in one batch. Each key takes a lock, and all sessions of a server share
+#: How many different keys a batch may have. Each takes a lock, and all sessions of a server share
 #: one lock table, which has some 6,400 entries with the defaults of PostgreSQL.
 MAX_KEYS = 1000
 
@@ -44,7 +44,7 @@ class UniqueKeyLocked(RowLocked):
 
 
 def store_one(envelope: Envelope, insert_unheld: InsertUnheld) -> EnqueuedJob | None:
-    """Store a job whose key is free, by one statement; find the job that holds its key by two.
+    """Store a job by one statement if its key is free; otherwise find the job that holds its key.
 
     Return None if the caller must call `store`: to replace a job, or if this transaction does not
     see all jobs. Raises DuplicateJob. A duplicate of a job that is stored already keeps no lock.

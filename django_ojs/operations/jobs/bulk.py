@@ -78,7 +78,7 @@ def retry_all(
     """Make discarded jobs available again, each as RETRY would.
 
     `which` is a filter or ids; a filter that names no state means discarded jobs. `within` are the
-    queues that the caller may use. With `dead_letters`, jobs that were only discarded are
+    queues that the caller may use. With `dead_letters`, jobs that are no dead letters are
     skipped. Raises InvalidRequest for a filter that matches all jobs, PayloadTooLarge for more ids
     than `limit`.
     """
@@ -146,7 +146,7 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
         )
     if older_than is not None and not TERMINAL.issuperset(states):
         raise InvalidRequest(
-            "older_than is about jobs that have ended; the states name another.",
+            "older_than needs states of jobs that have ended.",
             details={"field": "older_than"},
         )
     return JobFilter(

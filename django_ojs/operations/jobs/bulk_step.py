@@ -1,4 +1,4 @@
-"""One step of a bulk action: it changes five hundred jobs in one transaction, or one by one.
+"""One step of a bulk action: it changes up to 500 jobs in one transaction, or one by one.
 
 The bulk calls of `bulk` and the stored operations of `bulk_operations` run these steps.
 """

@@ -20,7 +20,7 @@ from django_ojs.storage.figures import counts
 
 #: How many of the newest dead letters are grouped. Grouping them takes some 80 ms.
 NEWEST: Final = 25_000
-#: The number of groups that are returned.
+#: At most this many groups are returned.
 GROUPS: Final = 100
 
 
@@ -42,8 +42,8 @@ class _Letters:
 class Group:
     """Dead letters of one queue, type and error. `sample` is the newest of them.
 
-    `message` is their message, or its form if they differ (see `message_form`), or None if messages
-    were not compared. `alone` says that no other group has the same queue, type and error.
+    `message` is their message, or its form if the messages differ (see `message_form`), or None if
+    they were not compared. `alone` says that no other group has the same queue, type and error.
     """
 
     queue: str

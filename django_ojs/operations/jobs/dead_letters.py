@@ -1,6 +1,6 @@
 """Dead letters (ojs-dead-letter §6, §9): list, retry and delete them.
 
-They have an index of their own, newest first, and a count of their own.
+They have an index of their own, by when they ended, and a count of their own.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ def get(job_id: UUID) -> Job:
 def figures(within: frozenset[str] | None = None) -> Figures:
     """Return the figures of the dead letters in these queues or in all.
 
-    The newest 10,000 are counted by queue and by type.
+    The newest 10,000 are counted by queue and by type of error.
     """
     which = JobFilter(dead_letter=True, within=within)
     found = which.jobs()

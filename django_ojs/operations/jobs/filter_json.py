@@ -47,7 +47,7 @@ def _read_fields(of: type, rendered: dict[str, Any]) -> dict[str, Any]:
 
 def _read(kind: Any, value: Any) -> Any:
     """Return the value of a field of this type."""
-    if isinstance(kind, UnionType):  # With None, which is not stored.
+    if isinstance(kind, UnionType):  # A union with None, which is not stored.
         kind = get_args(kind)[0]
     if kind is datetime:
         return datetime.fromisoformat(value)

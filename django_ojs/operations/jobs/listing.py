@@ -1,4 +1,4 @@
-"""Lists of jobs by keyset pagination over index scans: no offset, no count, a bounded scan.
+"""Lists of jobs by keyset pagination over index scans, each of which is bounded.
 
 Each state has an index that some operation works by, and its jobs are listed in that order. The
 other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs at a time or fewer;
@@ -29,7 +29,7 @@ from django_ojs.storage.limit_then_filter import first_rows
 SCAN_LIMIT: Final = 100_000
 
 #: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart
-#: in the table, so that each costs a page.
+#: in the table, so each job costs the read of a table page.
 SCATTERED_LIMIT: Final = 20_000
 
 #: The fields that a list reads. Arguments, metadata and results can be megabytes each.
@@ -252,7 +252,7 @@ def about(which: JobFilter) -> int:
         return len(rows["pk__in"])
     states = {rows["state"]} if "state" in rows else set(rows.get("state__in", State))
     queues = [rows["queue"]] if "queue" in rows else None
-    # With both kinds of discarded jobs, the counts of both.
+    # Two scans read both kinds of discarded jobs, so both kinds are counted.
     dead_letter = rows.get("dead_letter") if len(scans) == 1 else None
     by_state = counts.totals(queues, dead_letter=dead_letter)
     return sum(number for state, number in by_state.items() if state in states)

@@ -3,7 +3,8 @@
 `*` hides everything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from django_ojs import hooks
@@ -19,6 +20,22 @@ def redacted(value: Any) -> Any:
     """Return a JSON value with the members hidden that the settings name, in any case."""
     names = _names()
     return _redacted(value, names, _MAX_DEPTH) if names else value
+
+
+def redacted_args(args: Any, parameters: Sequence[str]) -> Any:
+    """Return the arguments of a job without what the settings name.
+
+    `parameters` are the names of its handler's parameters, because an argument of Python code has
+    no name where it is stored.
+    """
+    shown, names = redacted(args), _names()
+    if not isinstance(shown, list):
+        return shown
+    hidden = [name.casefold() in names for name in parameters[: len(shown)]]
+    return [
+        HIDDEN if is_hidden else arg
+        for arg, is_hidden in zip_longest(shown, hidden, fillvalue=False)
+    ]
 
 
 def hides(name: str) -> bool:

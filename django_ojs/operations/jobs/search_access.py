@@ -4,7 +4,7 @@ So a user without the permission to see payloads cannot search in them, and no u
 `OJS["ADMIN_REDACT"]` hides.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from django_ojs.conf import settings
 from django_ojs.hooks import registry
@@ -33,10 +33,22 @@ def permitted(
         errors.append(_NO_PERMISSION)
     names = frozenset(name.casefold() for name in settings().admin_redact)
     is_error_redacted = reads_error and bool(names & {"*", "message"})
-    if is_error_redacted or any(_is_redacted(held, names) for held in which.held):
+    hidden = {each for name in settings().admin_redact for each in positions(name)}
+    if which.type is not None and not which.type.endswith("*"):
+        hidden = {(type, index) for type, index in hidden if type == which.type}
+    indexes = {str(index) for _type, index in hidden}
+    if is_error_redacted or any(_is_redacted(held, names, indexes) for held in which.held):
         errors.append(_REDACTED)
     return Search(filter=None if errors else which.located(positions), errors=errors)
 
 
-def _is_redacted(held: JSONMatch, names: frozenset[str]) -> bool:
-    return "*" in names or not names.isdisjoint(name.casefold() for name in held.path)
+def _is_redacted(held: JSONMatch, names: frozenset[str], indexes: Collection[str]) -> bool:
+    """Return whether a condition is about a hidden member, or about a hidden argument.
+
+    `indexes` are the places of the hidden arguments.
+    """
+    if "*" in names or not names.isdisjoint(name.casefold() for name in held.path):
+        return True
+    first = held.path[0].lstrip("0") or "0" if held.has_index else ""
+    is_argument = held.column == "args" and (not held.path or first in indexes)
+    return bool(indexes) and is_argument

@@ -14,7 +14,7 @@ from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.keyset import FIRST_PAGE
 from django_ojs.spec import json
 from django_ojs.spec.suggestions import nearest
-from django_ojs.storage.figures import known_queues
+from django_ojs.storage.figures import counts, known_queues
 
 #: How many existing names are compared with the name, and how many the hint lists.
 _COMPARED: Final = 1_000
@@ -80,10 +80,12 @@ def _unknown_queue(which: JobFilter, queue: str) -> str | None:
         return None
     if known_queues.by_load(limit=1, emptied=True, within=[queue]).total:
         return None
+    if counts.by_queue([queue]).get(queue):  # Jobs that ended before the queue was deleted.
+        return None
     found = known_queues.by_load(limit=_COMPARED, emptied=True)
     names = list(dict.fromkeys([*settings().queues, *found.names]))
     if not names:
-        return f"There is no queue {queue}, and no other one yet."
+        return f"There is no queue {queue}, and no other queue yet."
     near = nearest(queue, names)
     return (
         f"There is no queue {queue}. The queues are {_listed(names, found.total)}."

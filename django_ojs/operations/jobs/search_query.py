@@ -54,8 +54,11 @@ _OF_THE_CORE: Final[dict[str, str]] = {
 
 
 def qualifiers() -> dict[str, str]:
-    """Return the qualifiers, with examples."""
-    return _OF_THE_CORE | {name: each.example for name, each in registry.qualifiers.items()}
+    """Return the qualifiers by which this site can search, with examples."""
+    found = _OF_THE_CORE | {name: each.example for name, each in registry.qualifiers.items()}
+    if not registry.has("workflows"):
+        del found["workflow"]
+    return found
 
 
 #: The most characters of a search, and the most ids of one word.
@@ -527,7 +530,7 @@ def render(which: JobFilter) -> str:
             if length is not None:
                 words.append(f"{name}:{sign}{_rendered_duration(length)}")
     for held in which.held:
-        # If there are two values, they are a number and its text, and either finds both.
+        # If there are two values, the second is the text that was typed, and it parses as both.
         text = held.values[-1] if len(held.values) > 1 else _rendered(held.values[0])
         words.append(f"{'.'.join((held.column, *held.path))}:{text}")
     for name, fields in _PERIODS.items():

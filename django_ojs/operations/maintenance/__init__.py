@@ -1,1 +1,1 @@
-"""Periodic work: promotion, expiry, rescue, timeouts, pruning."""
+"""Periodic work: timeouts, stalled progress, pruning; its lease; and maintenance mode."""

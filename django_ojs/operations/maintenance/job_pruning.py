@@ -29,7 +29,7 @@ WALK: Final = BATCH
 #: Jobs past their retention are counted up to this number.
 COUNTED: Final = 100_000
 
-#: Seconds between two walks over the same jobs. A job whose queue keeps it longer than the default
+#: Seconds between two walks over the same jobs. A job of a queue without the shortest retention
 #: is deleted at most this much later than its retention says.
 WALK_AGAIN: Final = 3600.0
 
@@ -189,7 +189,7 @@ def _finished(kind: Kind, walk: _Walk, kept: Retention) -> list[_Finished]:
         state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest
     )
     if walk.finished_at is not None:
-        # The second condition implies the first one, which is there for the index.
+        # Together, the two mean "after the cursor". The first one limits the range of the index.
         jobs = jobs.filter(finished_at__gte=walk.finished_at).filter(
             Q(finished_at__gt=walk.finished_at) | Q(pk__gt=walk.pk)
         )

@@ -25,7 +25,7 @@ class Retention:
     """How long jobs of one kind are kept."""
 
     default: timedelta
-    #: The retention of each queue for which it differs.
+    #: The retention of each queue for which it differs from the default.
     by_queue: Mapping[str, timedelta] = field(default_factory=dict)
     #: The queues with a retention of dead letters in their own configuration.
     own: Collection[str] = frozenset()

@@ -52,7 +52,7 @@ def give(holder: str, name: str = MAINTENANCE) -> None:
 
 
 def release(holders: Collection[str]) -> None:
-    """Release all leases of workers that are dead, so that others need not wait for their end."""
+    """Release all leases of dead workers, so that others need not wait until they expire."""
     database.retried(lambda: Lease.primary.filter(holder__in=holders).delete())
 
 

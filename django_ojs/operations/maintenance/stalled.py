@@ -50,11 +50,9 @@ def _silent() -> QuerySet[Job]:
 
 @database.write_transaction
 def _tell(silent: QuerySet[Job, UUID]) -> int:
-    # The rows are locked, so that no report is overwritten.
+    # The rows are locked, so that no report is overwritten; one that came before the lock counts.
     held = list(
-        Job.primary.filter(pk__in=list(silent), state=State.ACTIVE).select_for_update(
-            skip_locked=True, no_key=True
-        )
+        _silent().filter(pk__in=list(silent)).select_for_update(skip_locked=True, no_key=True)
     )
     late = timezone.now() - settings().progress_stalled_after
     stalled = [job for job in held if progress.is_stalled(job.progress, run=job.run, since=late)]

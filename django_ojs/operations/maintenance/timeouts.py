@@ -39,7 +39,7 @@ _READ: Final = ("run", "options", "timeout_ms", "created_at", "started_at", "exp
 
 
 def active_condition() -> str:
-    """Return the SQL condition that any job is active."""
+    """Return the SQL condition that a job is active."""
     return raw_queries.condition(Job, f"state = '{State.ACTIVE.value}'")
 
 

@@ -1,6 +1,7 @@
 """Create and configure queues (ojs-queue-config §5.2, §6, §7).
 
-Bounds hold at once. Limits that are not enforced are rejected; see `queue_config._UNSUPPORTED`.
+Bounds take effect at once. Limits that are not enforced are rejected; see
+`queue_config._UNSUPPORTED`.
 """
 
 from typing import Any

@@ -203,8 +203,8 @@ def _each_batch(
 
 
 def _keys(name: str, state: State, limit: int, rejections: Mapping[str, LeftOut]) -> list[UUID]:
-    # Only the available jobs of a queue have an index of their own: the others are queried only
-    # where the counts are not 0.
+    # The pending jobs of a queue have no index of their own, so a state is queried only if its
+    # count is not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return []
     found = Job.primary.filter(queue=name, state=state)

@@ -1,1 +1,1 @@
-"""Registered workers: listing, directing, removal."""
+"""Registered workers: listing, directing, removal, and the rescue of their jobs."""

@@ -125,7 +125,7 @@ def queues_of(worker: Worker) -> list[str]:
 def takes(worker: Worker, queue: str) -> bool:
     """Whether a worker gets jobs of a queue: one that it named, or any if it named `*`.
 
-    Of an exclusive queue, only workers of its pool that named it do.
+    Jobs of an exclusive queue go only to workers of its pool that named it.
     """
     pool = settings().pool_of_queue.get(queue)
     queues = queues_of(worker)
@@ -168,7 +168,7 @@ class WorkersOfType:
 
 
 def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
-    """Return the running workers with a handler for a type, and those of these queues without."""
+    """Return the running workers with a handler for a type, and those of `queues` without one."""
     found = WorkersOfType(having=[], lacking=[], unknown=[])
     for row in _rows().defer(None).order_by("pk"):
         if _condition(row) != "running":
@@ -181,7 +181,7 @@ def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
 
 
 def direct(worker_id: str, directive: Directive) -> WorkerStatus:
-    """Set the directive that a worker gets with its next BEAT: quiet, terminate or run.
+    """Set the directive that a worker gets with its next BEAT: quiet, terminate or running.
 
     Raises NotFound, and Conflict for a worker that has the directive terminate, which is final.
     """

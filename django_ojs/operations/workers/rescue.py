@@ -36,7 +36,7 @@ logger = logging.getLogger("django_ojs.worker")
 FOUND: Final = 20 * BATCH
 
 #: Seconds for which a lapsed job is left to its worker after another session had locked its row: a
-#: worker over HTTP sends a heartbeat about as often.
+#: worker over HTTP sends a heartbeat about this often.
 AFTER_LOCK: Final = 15.0
 
 _UNKNOWN: Final = Failure(
@@ -168,7 +168,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
 
     A job that a worker held alone spends an attempt. If it held several, it is not known which of
     them may have killed it, so the first ISOLATED_AFTER such losses of a job spend none.
-    `exit_code` is the one of the process, if it is known. Return how many jobs.
+    `exit_code` is that of the worker's process, if it is known. Return how many jobs.
     """
     if not worker_ids:
         return 0
@@ -272,11 +272,11 @@ class DeadWorkers:
         return ALWAYS if self._back_at is None else time.monotonic() - self._back_at
 
     def condition(self) -> str:
-        """Return the SQL condition that `take_back` finds a worker; if not, call `none_found`."""
+        """Return the SQL condition that a worker may be dead. If it is false, call `none_found`."""
         return database.dialect().dead_workers_condition(back_for=self._back_for())
 
     def none_found(self) -> None:
-        """Count a check that has found none."""
+        """Note that a check has found no dead worker."""
         self._suspects = set()
 
     def take_back(self) -> int:
@@ -333,7 +333,7 @@ def _take_back_all(
 def _take_back_some(
     which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, *, spends: bool
 ) -> tuple[set[UUID], list[Taken]]:
-    """Take back some of these jobs. Return the ones that were not locked, and those taken back."""
+    """Take back some of these jobs. Return those that were not locked, and those taken back."""
     # There is no order: the query waits for no lock, and a sort would read all of them for each
     # batch.
     locked = which.select_for_update(skip_locked=True, no_key=True)

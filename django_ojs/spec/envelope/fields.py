@@ -94,9 +94,9 @@ class Field:
     """An attribute of Envelope that a client sets.
 
     `other` is a second spelling; if both are sent, `name` wins. If `option` is true, a client may
-    send it in `options` or at the top level, where `options` wins; otherwise at the top level only.
+    send it in `options` or at the top level, and `options` wins; otherwise at the top level only.
     `columns` are its columns in `ojs_job`. The column `options` has the value of the attribute
-    `stored` under `name`: for a time, this is the text that the client sent, which responses
+    `stored` under `name`: for a timestamp, this is the text that the client sent, which responses
     repeat. `read` makes the value from JSON, `check` checks it before it is stored, and `render`
     makes JSON from it, or None to leave it out.
     """
@@ -118,7 +118,7 @@ class Field:
 
     @property
     def text(self) -> str | None:
-        """The attribute that holds the client's own text, for a time."""
+        """The attribute that holds the client's own text, if the field is a timestamp."""
         return self.stored if self.stored != self.name and self.read is _when else None
 
 

@@ -82,8 +82,8 @@ class Dialect(Server):
         """Store jobs, in order; skip those whose id is taken. Return the stored ones in order.
 
         With `generated_ids`, the ids were generated and cannot be taken. With `only_if_admitted`,
-        return None and store nothing unless the queues have room without counting their jobs; also
-        return None if the id of a single job is taken.
+        return None and store nothing if it takes a count under a lock to know whether the queues
+        have room; also return None if the id of a single job is taken.
 
         With `unless_held`, there is one job, with a generated id and a unique policy. Lock its key,
         and store the job if no other holds the key. Return an empty list if another may hold it,
@@ -104,9 +104,9 @@ class Dialect(Server):
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         """Lock a bounded queue until the transaction ends: no other transaction adds jobs to it.
 
-        Wait for the transactions that have added jobs to it; OperationalError after `timeout`
-        seconds, or on a deadlock. Return the version of the bound after the wait, or None if the
-        transaction sees only what was committed before it began.
+        Wait for the transactions that have added jobs to it; raise OperationalError after
+        `timeout` seconds, or on a deadlock. Return the version of the bound after the wait, or None
+        if the transaction sees only what was committed before it began.
         """
 
     def claim(
@@ -198,7 +198,7 @@ class Dialect(Server):
     def known_queues(
         self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], **parts: str
     ) -> list[tuple[int, str | None, str | None, int | None]]:
-        """Return known queues by state: (number of all, name, state, number of jobs).
+        """Return known queues by state: (number of queues, name, state, number of jobs).
 
         `figures.known_queues` gives the parts of the statement.
         """
@@ -242,7 +242,7 @@ class Dialect(Server):
 
     @abstractmethod
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
-        """Make available jobs, which the caller has locked, due at these times; return how many."""
+        """Reschedule available jobs, locked by the caller, to these times. Return how many."""
 
     @abstractmethod
     def promote(
@@ -371,7 +371,7 @@ class Dialect(Server):
         found = self.sql["dead_workers"].replace("%(back_for)s", repr(float(back_for)))
         parts = {**self._steady_since, "among": ""}
         if of_lease:
-            # The holder renews its lease, so that its silence proves nothing.
+            # Only the session is checked: the lease of a silent holder expires by itself.
             parts = {"steady": "1 = 0", "among": "AND id = ojs_lease.holder"}
         return f"EXISTS ({found.format(**parts)})"
 

@@ -7,7 +7,7 @@ W = TypeVar("W", bound=Callable[..., Any])
 
 
 def for_others(wrapper: W) -> W:
-    """Decorate a wrapper that must see the project's statements, but not all of django_ojs.
+    """Decorate a wrapper that must see the project's statements, but may miss some of django_ojs.
 
     Where a connection has no other wrappers, an enqueue need not take Django's cursor.
     """

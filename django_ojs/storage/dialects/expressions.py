@@ -86,7 +86,7 @@ class AmongJobs(Func):
         cls.template, cls.arg_joiner = f"%(expressions)s{cls._end})", f" = ANY(ARRAY{cls.query}"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Compare with the rows themselves: there are no arrays."""
+        """Compare with the rows themselves: SQLite has no arrays."""
         return self.as_sql(
             compiler,
             connection,

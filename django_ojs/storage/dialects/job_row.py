@@ -99,7 +99,7 @@ def row_of(envelope: Envelope) -> JobRow:
     if (longest_wait := envelope.longest_wait) is not None:
         row["longest_wait"] = longest_wait
         if isinstance(envelope.expires_at, datetime):
-            # The first claim reads it again, in the form that every database reads.
+            # The first claim reads this, so it needs a form that every database reads.
             row["options"]["expires_at"] = times.format_timestamp(envelope.expires_at)
     return row
 
@@ -188,7 +188,7 @@ Found = tuple[UUID, str, datetime, datetime | None, datetime | None, datetime | 
 
 
 def new_rows(envelopes: Sequence[Envelope], found: Sequence[Found]) -> list[NewRow]:
-    """Return the rows of jobs that were stored, in their order; `found` has any order."""
+    """Return the rows of the stored jobs, ordered as `envelopes`; `found` may have any order."""
     if len(envelopes) == len(found) == 1:
         values = found[0]
         return [NewRow(envelopes[0], _STATES[values[1]], *values[2:])]
@@ -229,7 +229,7 @@ class AlikeRows(Sequence[NewRow]):
         return NewRow(self.jobs[index], State.AVAILABLE, at, at, None, None, size)
 
     def texts(self) -> list[str]:
-        """Return the text of the JSON object of each job, as `dumps` writes what it renders."""
+        """Return the text of the JSON object of each job, as `dumps` would write it."""
         template = json_text.template(self[0].render(), _OWN)
         # Jobs of the same millisecond have the same text, because responses have no smaller unit.
         moments: dict[int, str] = {}

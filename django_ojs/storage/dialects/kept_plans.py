@@ -4,7 +4,7 @@ Planning the claim of one job takes the server longer than executing it, and an 
 twice a second. So a worker prepares the statement in its session. The plan is made for any values,
 which the statement must allow for, and uses indexes: for a table that is empty, or has some
 thousand rows, the planner would read the whole table, which may grow. Because other things may
-change too, it is made again after some seconds.
+change too, the plan is made again after some seconds.
 
 A plan can be kept only if a connection always has the same session. Behind a pooler each statement
 may reach another session; there, in a caller's transaction, and where something wants to see the
@@ -156,8 +156,8 @@ def _prepared(
     parameters = ", ".join(_TYPES[each] for each in types)
     name = f"ojs_{blake2b(f'{parameters} {text}'.encode(), digest_size=8).hexdigest()}"
     prepare = f"PREPARE {name} ({parameters}) AS {text}"
-    # Both settings end with the transaction, which is this message unless one is open. Without the
-    # second, the server compares the plan with a new one for these values.
+    # Both settings end with the transaction; if none is open, this message is one. Without the
+    # second setting, the server compares the plan with a new one for these values.
     execute = (
         "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; "
         f"EXECUTE {name} ({', '.join(['%s'] * len(names))})"
@@ -166,6 +166,6 @@ def _prepared(
 
 
 def _array(values: list[Any]) -> str:
-    """Return an array of texts or integers as a text that the server reads as one."""
+    """Return an array of texts or integers in PostgreSQL's syntax."""
     escaped = [str(each).replace("\\", "\\\\").replace('"', '\\"') for each in values]
     return "{" + ",".join([f'"{each}"' for each in escaped]) + "}"

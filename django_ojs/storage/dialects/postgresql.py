@@ -87,8 +87,8 @@ def locks_that_fit() -> Iterator[None]:
         if getattr(error.__cause__, "sqlstate", None) != _OUT_OF_MEMORY:
             raise
         raise BackendUnavailable(
-            "The server has no room for more locks. A transaction holds one for each unique key, "
-            "bounded queue and part of a bounded queue of its jobs, until it ends.",
+            "The server has no room for more locks. Until a transaction ends, it holds one for "
+            "each unique key of its jobs, and some for each bounded queue.",
             hint="Store fewer such jobs in a transaction (some thousands), or raise "
             "max_locks_per_transaction of the server.",
         ) from error
@@ -316,7 +316,7 @@ class PostgreSQL(Inserts):
     ) -> list[tuple[Any, ...]]:
         statement = self.sql[name]
         if name == "claim":
-            # A worker repeats this claim all the time, and a web process for workers over HTTP.
+            # A worker repeats this claim all the time; so does a web process for workers over HTTP.
             # A value of a kept plan has a type, so a worker without an id gets no such plan.
             is_named = values["worker_id"] is not None
             if parts["registered"] or (is_named and _kept_plans().repeats(connection)):
@@ -388,7 +388,7 @@ class PostgreSQL(Inserts):
         payloads = []
         while notification := link.notifies():
             payload, _, sent_at = notification.extra.decode().rpartition(" ")
-            with suppress(ValueError):  # It is not one of this package.
+            with suppress(ValueError):  # Another program has sent it.
                 payloads.append((payload, float(sent_at)))
         return payloads
 

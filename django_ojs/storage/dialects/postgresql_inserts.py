@@ -123,7 +123,10 @@ def _is_plain(envelope: Envelope) -> bool:
 def _insert_one(
     connection: BaseDatabaseWrapper, job: Envelope, procedure: str, own: dict[str, Any]
 ) -> NewRow | None:
-    """Store one job by a procedure with `own` arguments. Return None if it stored nothing."""
+    """Store one job by a procedure with `own` arguments. Return None if it stored nothing.
+
+    Raises _OneSnapshot.
+    """
     args = json.dumps(job.args)
     more, text = _other_arguments(job)
     text += args
@@ -141,8 +144,14 @@ def _insert_one(
     microseconds = _direct().integer(connection, _call(procedure, *more), values)
     if microseconds is None:
         return None
+    if microseconds < 0:
+        raise _OneSnapshot
     at = _EPOCH + timedelta(microseconds=microseconds)
     return NewRow(job, State.AVAILABLE, at, at, None, None, size)
+
+
+class _OneSnapshot(Exception):
+    """The transaction has one snapshot for all statements; ojs_push_unique cannot search in it."""
 
 
 def _insert_unheld(connection: BaseDatabaseWrapper, job: Envelope) -> list[NewRow] | None:
@@ -152,7 +161,10 @@ def _insert_unheld(connection: BaseDatabaseWrapper, job: Envelope) -> list[NewRo
     own = {"key": key, "lock": lock_number(key), "states": _array(may_hold(policy))}
     if policy.period is not None:
         own["held_for"] = str(policy.period.total_seconds())
-    row = _insert_one(connection, job, "ojs_push_unique", own)
+    try:
+        row = _insert_one(connection, job, "ojs_push_unique", own)
+    except _OneSnapshot:
+        return None
     return [] if row is None else [row]
 
 

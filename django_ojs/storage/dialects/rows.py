@@ -11,7 +11,7 @@ from django_ojs.spec.isolation import Isolation
 class RowKind(Protocol):
     """A row of a statement that has no parts, and whose values need no conversion."""
 
-    #: The name of its file.
+    #: The name of the statement's file.
     statement: ClassVar[str]
 
     def __init__(self, *values: Any) -> None: ...
@@ -71,7 +71,7 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimRequest:
-    """Which jobs a claim takes of a queue, and for whom."""
+    """Which jobs a claim takes from a queue, and for whom."""
 
     queue: str
     #: At most this many jobs are claimed.
@@ -83,7 +83,7 @@ class ClaimRequest:
     isolation: Isolation = Isolation.ANY
     #: The most bytes that the jobs may have together.
     max_bytes: int = ANY_SIZE
-    #: Whether the best job may be larger than that.
+    #: Whether the best job may be larger than `max_bytes`.
     at_least_one: bool = True
     #: Whether jobs are claimed only while the worker has its row, which cannot be removed before
     #: the claim is committed. Leases then last at least two seconds.

@@ -48,8 +48,8 @@ class TableUse:
 class HorizonHolder:
     """What keeps VACUUM from removing rows: a transaction, a prepared one, a slot or a replica.
 
-    `transactions` is how many have begun since the oldest that it keeps. `wal_bytes` is the size of
-    the log that a slot keeps.
+    `transactions` is how many have begun since the oldest whose rows it keeps. `wal_bytes` is the
+    size of the WAL that a slot keeps.
     """
 
     statement: ClassVar = "horizon"
@@ -137,9 +137,9 @@ class Server(ABC):
     after_flush: ClassVar[Sequence[str]] = ()
     #: The type of a JSON column, where Django's own rejects some JSON.
     json_type: ClassVar[str | None] = None
-    #: Finds in its errors why it cannot be used. If there is a group, only the group is shown.
+    #: Finds in an error why the database cannot be used. If a group matches, only that is shown.
     reasons: ClassVar[re.Pattern[str]]
-    #: The class that stops its clock in a test (see `testing.clock`), as a path.
+    #: The path of the class or function that stops its clock in a test (see `testing.clock`).
     test_clock: ClassVar[str]
     #: The SQL of the time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
@@ -162,7 +162,7 @@ class Server(ABC):
     def read(self, connection: BaseDatabaseWrapper, kind: type[R], values: Any = None) -> list[R]:
         """Return the rows of a statement that only reads.
 
-        Return none if the database has no such statement, because it does not show this.
+        Return no rows if the database does not show them, and so has no such statement.
         """
         if kind.statement not in self.sql:
             return []
@@ -369,7 +369,7 @@ class Server(ABC):
         return None
 
     #: The SQL condition that another transaction has been open since {}; it is false if the
-    #: database does not show it.
+    #: database does not show transactions.
     open_since = "1 = 0"
 
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:

@@ -20,7 +20,7 @@ _FOLDER: Final = Path(__file__).parent / "sql"
 _SCHEMA: Final = Path(__file__).parents[2] / "migrations/sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
-#: By name, which is the trigger's except for the second transitions of FAIL and LAPSE.
+#: Transitions by name: their trigger's, except for the second ones of FAIL and LAPSE.
 _TRANSITIONS: Final = {
     "fetch": (Trigger.FETCH, State.ACTIVE),
     "ack": (Trigger.ACK, State.COMPLETED),
@@ -42,8 +42,8 @@ def schema_files(database: str, *names: str) -> tuple[Path, ...]:
 def load(folder: str | Path, name: str, **values: str) -> str:
     """Return a statement, its placeholders filled in from the table and from `values`.
 
-    `folder` is one of `sql`, or one of an app. Comments are removed, because the text is sent with
-    each execution.
+    `folder` is a folder of `sql`, or the path of one in an app. Comments are removed, because the
+    text is sent with each execution.
     """
     text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip().format(**_PLACEHOLDERS, **values)

@@ -42,7 +42,7 @@ _INSERT_JOBS = {
 }
 
 _OLDEST_SUPPORTED = (3, 38, 0)
-#: Writers take turns from their start, wait for the lock, and do not stop readers.
+#: Transactions take the write lock at their start, wait for it, and do not stop readers.
 _OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
@@ -53,8 +53,8 @@ _INSTRUCTIONS = 20_000
 
 
 def _next_millisecond() -> str:
-    # The time is after each job enqueued within this millisecond; three more digits order the jobs
-    # of a batch.
+    # The time is later than those of jobs enqueued within this millisecond; three more digits order
+    # the jobs of a batch.
     now = timezone.now().replace(tzinfo=None) + timedelta(milliseconds=1)
     return now.isoformat(" ", "milliseconds")
 
@@ -114,7 +114,7 @@ class SQLite(Dialect):
         floor: Floor | None = None,
     ) -> list[tuple[Any, ...]] | None:
         found = super().claim(connection, request, floor)
-        # Its UPDATE returns only changed rows.
+        # SQLite's UPDATE returns only changed rows, so another statement looks for rules.
         if not found:
             values = {"queue": request.queue, "applied": request.applied}
             return None if self._rows(connection, "has_more_rules", values) else []

@@ -23,7 +23,7 @@ OTHERS: Final = "_other"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownQueues:
-    """Names of queues with their jobs by state, and the number of all that match."""
+    """Names of queues with their jobs by state, and the number of all matching queues."""
 
     names: list[str]
     counts: dict[str, ByState]
@@ -62,9 +62,9 @@ def by_load(
     emptied: bool = False,
     known: Collection[str] = (),
 ) -> KnownQueues:
-    """Return the configured queues, and of the others the `limit` with the most waiting jobs.
+    """Return the configured queues, and the `limit` others with the most waiting jobs.
 
-    Configured queues come first; each group is in the order of waiting, unfinished and all jobs.
+    Configured queues come first; each group is sorted by waiting, unfinished and all jobs.
     `text`: only queues whose name contains it. `emptied`: also queues without a row whose jobs were
     all deleted. `known`: these count as configured.
     """

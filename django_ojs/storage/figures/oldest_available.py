@@ -9,7 +9,7 @@ from django_ojs.storage import database
 def oldest(queues: Collection[str]) -> dict[str, datetime]:
     """Return the time at which the oldest available job of each queue became available.
 
-    Queues without one are left out.
+    Queues without available jobs are left out.
     """
     if not queues:
         return {}

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
+from django.test import override_settings
 
 import django_ojs
 from django_ojs.extensions import steps
-from django_ojs.extensions.steps import gathering
+from django_ojs.extensions.steps import gathering, store
+from django_ojs.extensions.steps.models import Step
 from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.extensions.workflows.operations.advance import advance_all
 from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.cancel import cancel
+from django_ojs.storage import database, transitions
 from django_ojs.testing import Drained, TestContext
 from tests.extensions.steps.programs import Calls, Program
+from tests.other_session import open_transaction
 from tests.testapp.jobs import echo
 from tests.testapp.testing_jobs import save
 
@@ -86,7 +94,23 @@ def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: Tes
     ojs.advance(timedelta(minutes=2))
     assert program.run() == Drained(completed=1)
     assert [is_lost for _, is_lost in caught] == [False, False]
-    assert all("The unique policy of the job found another one" in text for text, _ in caught)
+    assert all("by its unique policy" in text for text, _ in caught)
+
+
+@override_settings(OJS={"MAX_STEP_RESULT_BYTES": 20})
+def test_results_that_are_too_large_together_are_an_error_that_the_handler_may_catch(
+    ojs: TestContext,
+) -> None:
+    after = Calls(fails=1)
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        with suppress(Exception):
+            steps.gather("labels", [echo.s("x" * 10), echo.s("y" * 10)])
+        steps.run("after", after)
+
+    program = Program(ojs, labels)
+    assert ojs.drain(with_retries=True).completed == 3
+    assert program.history == [("labels", "failed"), ("after", "done")]
 
 
 def test_a_result_outlives_its_job(ojs: TestContext) -> None:
@@ -98,6 +122,21 @@ def test_a_result_outlives_its_job(ojs: TestContext) -> None:
     assert program.job.result == [[1], []]
 
 
+@pytest.mark.postgresql
+def test_jobs_that_end_while_their_parent_falls_asleep_are_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    workflow = django_ojs.group(echo.s(1), name="steps.gather labels").enqueue()
+    Job.objects.update(state="completed", finished_at=Now())
+    asleep = partial(store.lock_signal, gathering.WORKFLOW, str(workflow.id))
+    with open_transaction(asleep), database.passing_by():
+        advance_all([workflow.id])
+    assert workflow.workflow().state == "running"
+    assert not caplog.records
+    advance_all([workflow.id])
+    assert workflow.workflow().state == "completed"
+
+
 def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
     program = Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1), echo.s(2)]))
     program.run(max_jobs=1)
@@ -105,6 +144,19 @@ def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
     assert Workflow.objects.get().state == "cancelled"
     states = Job.objects.filter(type="testapp.echo").values_list("state", flat=True)
     assert list(states) == ["cancelled", "cancelled"]
+
+
+@pytest.mark.postgresql
+def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(ojs: TestContext) -> None:
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    ojs.drain(max_jobs=2)
+    waits = {step.job_id: step for step in Step.objects.all()}
+    locked, free = (waits[program.id] for program in programs)
+    child = Job.objects.get(parent_id=programs[0].id)
+    with open_transaction(lambda: transitions.lock(child.pk)), database.passing_by():
+        gathering.cancel([locked, free])
+    states = {str(each.pk): each.state for each in Workflow.objects.all()}
+    assert (states[locked.key or ""], states[free.key or ""]) == ("running", "cancelled")
 
 
 def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(

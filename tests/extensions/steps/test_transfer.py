@@ -46,11 +46,25 @@ def test_an_imported_job_goes_on_where_it_was(ojs: TestContext, tmp_path: Path) 
     assert charge.made == [{"amount": 1}]
 
 
+STEP = {"name": "wait", "kind": "wait", "outcome": "waiting", "started_at": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"name": 3},
+        {name: value for name, value in STEP.items() if name != "started_at"},
+        {**STEP, "signal": "x" * 201},
+        {**STEP, "key": 5},
+        {**STEP, "attempts": -1},
+        {**STEP, "kind": "dance"},
+    ],
+)
 def test_steps_that_are_no_steps_are_rejected_with_their_job(
-    ojs: TestContext, tmp_path: Path
+    ojs: TestContext, tmp_path: Path, step: dict[str, Any]
 ) -> None:
     file = tmp_path / "jobs.jsonl"
-    line = {"type": "steps.program", "args": [], "ojs_extensions": {"steps": [{"name": 3}]}}
+    line = {"type": "steps.program", "args": [], "ojs_extensions": {"steps": [step]}}
     file.write_text(json.dumps(line) + "\n")
     run = command("import", file)
     assert run.code != 0

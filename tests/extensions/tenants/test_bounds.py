@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extensions.backpressure.operations import rejection_counts
@@ -297,6 +297,30 @@ def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> 
         add("acme")
         elsewhere(lambda: [add("acme"), add("other")])
     assert depths() == {"acme": 2, "other": 1}
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_old_snapshots_find_room_for_a_tenant_and_not_too_much(level: str) -> None:
+    bound(64)
+
+    def produce() -> int:
+        stored = 0
+        while True:
+            try:
+                with transaction.atomic(), connection.cursor() as cursor:
+                    cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+                    assert Queue.objects.exists()
+                    add()
+            except QueueFull:
+                return stored
+            except OperationalError:
+                continue  # SERIALIZABLE may reject at the commit.
+            stored += 1
+
+    stored = sum(at_once([produce] * 3))
+    assert depths() == {"acme": stored}
+    assert 32 < stored <= 64
 
 
 def test_a_queue_without_the_option_has_the_same_statements_and_marks_no_job() -> None:

@@ -78,3 +78,24 @@ def test_without_the_setting_nothing_is_queried() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert stalled.tell_stalled() == 0
     assert not queries.captured_queries
+
+
+def test_a_run_that_reports_before_its_row_is_locked_has_not_stalled(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["progress.stalled"]}
+    job = active()
+    report(job.id, Report(progress=0.5))
+    long_ago(job.id)
+    tell = stalled._tell
+
+    def tell_later(silent: Any) -> int:
+        found = list(silent)
+        report(job.id, Report(progress=0.6))
+        return tell(found)
+
+    monkeypatch.setattr(stalled, "_tell", tell_later)
+    assert stalled.tell_stalled() == 0
+    monkeypatch.undo()
+    long_ago(job.id)
+    assert stalled.tell_stalled() == 1

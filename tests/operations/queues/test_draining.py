@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.db import transaction
 
 import django_ojs as ojs
 from django_ojs.extensions.audit.models import AuditEntry
@@ -11,12 +14,13 @@ from django_ojs.models import Queue
 from django_ojs.operations import ack, activate, fail, fetch, queues, retry
 from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import QueuePaused
-from django_ojs.storage import in_memory_state
+from django_ojs.storage import in_memory_state, queue_configs
 from tests.admin.test_pages import BASE
 from tests.admin.users import at, root
 from tests.command_line.run import ojs as command
 from tests.factories import BOOM, HOUR, age, hourly, in_state, push, read
 from tests.http.api import Api
+from tests.threads import elsewhere
 
 pytestmark = pytest.mark.django_db
 
@@ -79,6 +83,37 @@ def test_each_process_learns_of_it_and_only_the_first_time_is_recorded() -> None
     assert [entry.action for entry in entries] == ["queue.drained", "queue.resumed"]
     # It was not paused.
     assert not Event.primary.filter(type="queue.resumed").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_rolled_back_or_not_committed_is_not_known_to_others() -> None:
+    for is_committed in (False, True):
+        with transaction.atomic():
+            queues.drain("old")
+            for _ in range(2):
+                with pytest.raises(QueuePaused):
+                    ojs.enqueue("t", queue="old")
+            assert "old" not in elsewhere(queue_configs.latest).draining
+            with pytest.raises(QueuePaused):
+                ojs.enqueue("t", queue="old")
+            transaction.set_rollback(not is_committed)
+        assert ("old" in queue_configs.latest().draining) is is_committed
+    with transaction.atomic(), pytest.raises(QueuePaused):
+        ojs.enqueue("t", queue="old")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_test_has_changed_is_not_known_to_the_next_one() -> None:
+    for _ in range(2):
+        test: Any = transaction.atomic()
+        test._from_testcase = True
+        with test:
+            assert ojs.enqueue("t", queue="old").state == "available"
+            queues.drain("old")
+            with pytest.raises(QueuePaused):
+                ojs.enqueue("t", queue="old")
+            transaction.set_rollback(True)
+    assert ojs.enqueue("t", queue="old").state == "available"
 
 
 def test_a_queue_may_be_paused_and_draining_and_a_resume_ends_both() -> None:

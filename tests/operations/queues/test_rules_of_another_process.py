@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,7 +150,7 @@ def test_what_another_process_forbids_is_rejected_within_a_second(
     known = queue_configs._snapshots.kept
     assert known is not None
     forbid()
-    queue_configs._snapshots.kept = known
+    queue_configs._snapshots.kept = replace(known, view=queue_configs._snapshots.view())
     assert push(queue=QUEUE).state == "available"
     with monkeypatch.context() as patch:
         a_second_later = time.monotonic() + 1

@@ -41,10 +41,13 @@ def insert_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
     QueueFull before anything is stored, and leaves the caller's transaction usable.
     """
     apply_settings()
-    is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(batch.jobs)})
+    queues = {envelope.queue for envelope in distinct(batch.jobs)}
+    is_bounded = _may_be_bounded(queues)
     if not is_bounded and not batch.options.checks_bound:
         return insert()
     stored = _insert_if_admitted(batch, insert)
+    if stored is None and bounds.write_inherited(queues):
+        stored = _insert_if_admitted(batch, insert)
     if stored is not None:
         return stored
     added, alone = _added(batch.jobs), not database.connection().in_atomic_block
@@ -173,7 +176,9 @@ def _lock_queue(queue: str, added: Load, is_tried_again: bool) -> _QueueLock | N
             raise
         raise _full(queue, bound, None, added) from None
     if version is None:
-        if bounds.is_bounded(bound):
+        if is_new:
+            bounds.write_inherited([queue])
+        if bounds.is_bounded(bound) and not bounds.is_admitted_unlocked(queue, added):
             raise _full(queue, bound, None, added)
         return None
     # The bound may have changed while this transaction waited for the lock.

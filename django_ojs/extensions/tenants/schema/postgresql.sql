@@ -39,9 +39,12 @@ DECLARE
     reserved bigint;
     waiting bigint;
 BEGIN
-    IF added > share OR current_setting('transaction_isolation') NOT LIKE 'read %'
-       OR NOT pg_try_advisory_xact_lock_shared(20306, lock) THEN
+    IF added > share OR NOT pg_try_advisory_xact_lock_shared(20306, lock) THEN
         RAISE SQLSTATE 'OJS01';
+    END IF;
+    IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+        PERFORM set_config('ojs.tenant_jobs', added::text, true);
+        RETURN NULL;
     END IF;
     SELECT share * count(DISTINCT virtualtransaction) INTO reserved FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 2 AND classid::bigint = 20306

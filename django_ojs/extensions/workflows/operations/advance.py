@@ -27,6 +27,7 @@ from django_ojs.extensions.workflows.operations import starting
 from django_ojs.extensions.workflows.spec import Condition, StepOutcome, join_outcome
 from django_ojs.extensions.workflows.storage import EndedStep, Place
 from django_ojs.hooks import is_published, publish_all
+from django_ojs.spec.errors import RowLocked
 from django_ojs.spec.published import NewEvent
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.dialects.expressions import OneOf
@@ -97,6 +98,8 @@ def _try_each(workflow_ids: Sequence[UUID]) -> bool:
     for workflow_id in workflow_ids:
         try:
             advance(workflow_id)
+        except RowLocked:
+            continue  # An extension waits for another session, which soon ends its transaction.
         except Exception as error:
             if _is_database_unusable(error):
                 return False

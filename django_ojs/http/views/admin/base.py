@@ -38,7 +38,7 @@ class AdminView(OJSView):
         return pagination.numbered_page(self.request.GET)
 
     def listed(self, items: Iterable[Any], count: Count, **more: Any) -> dict[str, Any]:
-        """Return the response of a list: the items of the page, and the number of all."""
+        """Return the response of a list: the items of the page, and their total."""
         shown = pagination.numbered(self.wanted(), count)
         return {"items": list(items), **more, "pagination": shown}
 

@@ -1,8 +1,8 @@
 -- Admission to bounded queues without counting (see extensions/backpressure/storage.py).
 --
--- Constants: 16 sequences, as there. Advisory locks of class 20298 belong to the
--- queues; a transaction that adds more than its share holds one of 20299 to 20304 as well, which
--- says how often its share was doubled: six times at most, 64 shares, the whole bound.
+-- The numbers are those of that file. Advisory locks of class 20298 belong to the queues. A
+-- transaction that adds more than its share also holds a lock of the classes 20299 to 20304, which
+-- says how often its share was doubled: at most six times, to 64 shares, which are the whole bound.
 
 -- The sequences that give out admission tickets. Queues that share one run out of tickets sooner,
 -- and renew them sooner.
@@ -13,7 +13,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Take so many tickets and return the number of the last one.
+-- Take `cost` tickets and return the number of the last one.
 CREATE OR REPLACE FUNCTION ojs_spend(slot integer, cost bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     tickets regclass := format('ojs_ticket_%s', slot)::regclass;
@@ -26,7 +26,7 @@ BEGIN
     RETURN last;
 END $$;
 
--- Return whether a queue has room for these jobs; false also where only a count under the queue lock can decide.
+-- Return whether a queue has room for these jobs; also false if only a count under the queue lock can decide.
 -- `alone`: the statement is a transaction of its own.
 CREATE OR REPLACE FUNCTION ojs_admit(name text, jobs bigint, size bigint, alone boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -76,7 +76,7 @@ BEGIN
               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             GROUP BY virtualtransaction
         ) AS holders;
-        -- An active job counts: it may come back to the queue, and is not admitted again then.
+        -- Active jobs count too: they may return to the queue, without being admitted again.
         SELECT coalesce(sum(n), 0), coalesce(sum(bytes), 0) INTO waiting, waiting_bytes FROM (
             SELECT n, bytes FROM ojs_count
             WHERE queue = name AND state IN ('available', 'scheduled', 'retryable', 'active')
@@ -89,7 +89,7 @@ BEGIN
             RETURN false;
         END IF;
         IF alone THEN
-            -- Unless another transaction has renewed the tickets, or the bound was changed.
+            -- This changes no row if the tickets were renewed, or the bound changed, in between.
             UPDATE ojs_bound SET since = last, until = last + room
             WHERE queue = name AND xmin = bound.version;
         END IF;
@@ -99,7 +99,7 @@ BEGIN
 END $$;
 
 -- Admit all of the jobs or none. The exception block gives back the shared locks when one queue
--- rejects: two transactions that waited for the queue lock with a shared one held would deadlock.
+-- rejects: two transactions that hold a shared lock and wait for the queue lock would deadlock.
 CREATE OR REPLACE FUNCTION ojs_admit_all(queues text[], jobs bigint[], sizes bigint[], alone boolean)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

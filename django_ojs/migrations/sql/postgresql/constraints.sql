@@ -1,14 +1,14 @@
--- The CHECK constraints of the jobs as one, which calls a function.
+-- All CHECK constraints of the jobs as one that calls a function.
 --
 -- PostgreSQL keeps the condition of a CHECK as text, and parses it again for each statement that
--- writes to the table: for the fifteen of the models, that was 45 % of the instructions of a PUSH
+-- writes to the table: for the fifteen of the model, that was 45 % of the instructions of a PUSH
 -- of one job. A session parses a function once.
 --
--- The rules are those of `models.Job`, and so are the names in the errors; a test compares both.
--- Columns are never NULL here where the table says so.
+-- The rules are those of `models.Job`, and so are the names in the errors; a test compares them.
+-- Columns that are NOT NULL in the table are never NULL here.
 --
--- This file is run statement by statement: a blank line ends a statement, and there is none within
--- one. It may be run again: the table is read only where the constraint is not there yet.
+-- This file is run statement by statement: a blank line ends a statement, and no statement contains
+-- one. It may be run again: the table is read only if the constraint is missing.
 
 CREATE OR REPLACE FUNCTION ojs_job_is_valid(
     state varchar, priority smallint, attempt integer, max_attempts integer, returned integer,
@@ -26,7 +26,7 @@ BEGIN
        OR ((lease_until IS NULL OR started_at IS NULL) AND state::text = 'active')
        OR (dead_letter AND NOT state::text = 'discarded')
        OR priority NOT BETWEEN -100 AND 100
-       -- Of those that are not NULL.
+       -- least() ignores NULLs.
        OR least(attempt, max_attempts, returned, lost_with_others, run, hold) < 0
        OR least(timeout_ms, visibility_timeout_ms, lease_ms) < 0
     THEN

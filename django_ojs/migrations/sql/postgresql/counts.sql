@@ -5,13 +5,13 @@
 -- row, so that no writer waits for another, and a long transaction holds no lock that others need.
 -- Maintenance folds the changes into ojs_count.
 --
--- This file is run statement by statement: a blank line ends a statement, and there is none within
+-- This file is run statement by statement: a blank line ends a statement, and no statement contains
 -- one. It may be run again: what exists stays.
 --
--- The functions keep the search path under which they were created: pg_dump restores data under an
--- empty one.
+-- The functions in count_triggers.sql keep the search path under which they were created: pg_dump
+-- restores data under an empty one.
 
--- No model: dumpdata would write counts, and loaddata would add them to those of its jobs.
+-- This is no model: dumpdata would write the counts, and loaddata would count the jobs twice.
 CREATE TABLE IF NOT EXISTS ojs_count (
     queue varchar(255) NOT NULL,
     state varchar(16) NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS ojs_count (
     PRIMARY KEY (queue, state)
 );
 
--- It has no index: rows are only appended, read as a whole and deleted as a whole. Autovacuum runs
+-- This table has no index: its rows are only appended, and all are read or deleted. Autovacuum runs
 -- after 1000 dead rows, because every reader of a count reads the whole table.
 CREATE TABLE IF NOT EXISTS ojs_count_change (
     queue varchar(255) NOT NULL,
@@ -29,13 +29,13 @@ CREATE TABLE IF NOT EXISTS ojs_count_change (
     bytes bigint NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 
--- Its rows can be deleted while the table is published (logical replication). A key would cost each
--- enqueue an index entry.
+-- With this, rows can be deleted while the table is published (logical replication). A primary key
+-- would cost each enqueue an index entry.
 ALTER TABLE ojs_count_change REPLICA IDENTITY FULL;
 
--- A restore of the data only inserts the jobs, which these triggers count, and the counts of the
--- dump as well. Rows of counts that neither a trigger nor maintenance inserts are left out;
--- maintenance sets ojs.counting.
+-- A restore of only the data inserts the jobs, which the triggers count, and also the counts of the
+-- dump. So rows of counts that neither a trigger nor maintenance inserts are left out; maintenance
+-- sets ojs.counting.
 CREATE OR REPLACE FUNCTION ojs_count_leave_out() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RETURN NULL;
@@ -45,10 +45,10 @@ CREATE OR REPLACE TRIGGER ojs_count_leave_out BEFORE INSERT ON ojs_count FOR EAC
     WHEN (coalesce(current_setting('ojs.counting', true), '') <> 'on')
     EXECUTE FUNCTION ojs_count_leave_out();
 
--- Here without WHEN, whose condition is parsed again for each statement that changes jobs.
+-- The trigger below has no WHEN, which would be parsed for each statement that changes jobs.
 CREATE OR REPLACE FUNCTION ojs_count_change_leave_out() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    -- 1: no trigger inserts the row but the statement itself. What is never evaluated is not parsed.
+    -- At depth 1, no other trigger inserts the row. The inner condition is parsed only if needed.
     IF pg_trigger_depth() = 1 THEN
         IF coalesce(current_setting('ojs.counting', true), '') <> 'on' THEN
             RETURN NULL;

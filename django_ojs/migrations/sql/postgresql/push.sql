@@ -1,8 +1,8 @@
 -- PUSH of one available job, as a procedure: a session plans its INSERT once, not with each job.
 --
 -- It is called, not selected, because some poolers send a SELECT to a replica. Arguments that are
--- the default can be left out, which takes longer. `stored_at` is in microseconds since 1970; NULL:
--- the job was not stored, because its id is taken or because ojs_admit did not admit it.
+-- the default can be left out, which takes longer. `stored_at` is in microseconds since 1970, or NULL
+-- if the job was not stored, because its id is taken or because ojs_admit did not admit it.
 --
 -- `new`: the id was generated and cannot be taken. `alone`: NULL skips the admission; otherwise
 -- whether the statement is a transaction of its own (see ojs_admit).
@@ -57,11 +57,11 @@ BEGIN
 END $$;
 
 -- PUSH of available jobs that differ in their ids and arguments only: what they share is sent once,
--- and the plan is kept as that of ojs_push. `args` is an array of the arguments of each.
+-- and the plan is kept, as in ojs_push. `args` is a JSON array with the arguments of each job.
 --
 -- Their ids were generated. Each job is a microsecond later than the one before it, so that they keep
--- their order; `stored_at` is the time of the first, NULL if ojs_admit did not admit them. `alone` is
--- that of ojs_push.
+-- their order; `stored_at` is the time of the first, or NULL if ojs_admit did not admit them. `alone`
+-- means the same as in ojs_push.
 CREATE OR REPLACE PROCEDURE ojs_push_many(
     OUT stored_at bigint,
     ids uuid[], args jsonb, sizes bigint[], type text, queue text, max_attempts integer,
@@ -71,7 +71,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_many(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    -- Not one condition: with the SELECT in it, it would be a query, also where `alone` is NULL.
+    -- These are two conditions, because one with the SELECT would be a query even for `alone` NULL.
     IF alone IS NOT NULL THEN
         IF NOT ojs_admit_all(
             ARRAY[queue], ARRAY[cardinality(ids)::bigint],
@@ -100,7 +100,7 @@ END $$;
 -- `stored_at` is NULL if nothing was stored; the lock is then released.
 --
 -- The search sees what was committed while the call waited for the lock, because each statement has a
--- snapshot of its own. If the transaction has a single snapshot, nothing is stored.
+-- snapshot of its own. If the transaction has a single snapshot, nothing is stored, and `stored_at` is -1.
 --
 -- The session keeps the plan of the search. `enable_seqscan` is off, because a plan that was made for a
 -- small table would not use the index.
@@ -117,6 +117,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_unique(
 #variable_conflict use_variable
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        stored_at := -1;
         RETURN;
     END IF;
     BEGIN

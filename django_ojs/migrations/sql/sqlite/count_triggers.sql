@@ -1,13 +1,12 @@
 -- Counts by queue and state, kept by triggers (storage/figures/counts.py reads them).
 --
--- SQLite has one writer at a time, so that the triggers can write the counts themselves. A count
--- without a row was emptied together with the table of jobs. Dead letters are counted apart from
--- other discarded jobs.
+-- SQLite has one writer at a time, so that the triggers can write the counts themselves. A queue
+-- and state without a row have no jobs. Dead letters are counted apart from other discarded jobs.
 --
--- SQLite changes most columns by building the table anew, and loses its triggers. This file may be
--- run again: what exists stays.
+-- On SQLite, Django changes most columns by building the table anew, which drops its triggers. This
+-- file may be run again: what exists stays.
 
--- No model: dumpdata would write counts, and loaddata would add them to those of its jobs.
+-- This is no model: dumpdata would write the counts, and loaddata would count the jobs twice.
 CREATE TABLE IF NOT EXISTS ojs_count (
     queue varchar(255) NOT NULL,
     state varchar(16) NOT NULL,

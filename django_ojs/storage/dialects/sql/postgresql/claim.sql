@@ -3,14 +3,14 @@
 -- The inner SELECT runs once, before the UPDATE changes a row, and skips what other workers have
 -- locked, so that no two workers claim the same job and none waits for another.
 --
--- Of the locked jobs it claims as many as fit into the bytes that are left, from the best one on;
--- the locks of the others end with the statement's transaction.
+-- Of the locked jobs it claims the best ones, as many as fit into `max_bytes`; the locks of the
+-- others end with the statement's transaction.
 --
--- From a queue with rules that the caller does not apply, or with a job that is open to such a rule, it
--- claims none, and returns a row of NULLs that says so.
+-- If the queue has rules that the caller does not apply, or a job that is open to claims with such a
+-- rule, no job is claimed, and a row of NULLs is returned.
 --
--- A plan that is kept (see kept_plans) is made for any number of jobs. {{first}} and {{end}} take that
--- number from a query of at most {{most}}, so that the planner reads the index in its order.
+-- A kept plan (see kept_plans) is made for any limit. {{first}} and {{end}} then apply the limit to a
+-- subquery of at most {{most}} jobs, so that the planner reads the index in its order.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
            coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 OR coalesce((

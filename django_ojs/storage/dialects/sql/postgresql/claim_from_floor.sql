@@ -1,7 +1,8 @@
 -- FETCH, while an old snapshot is open: like claim.sql, but does not start at the beginning of the
 -- queue.
 --
--- The index entries of claimed jobs cannot be removed then, and the row of each has to be visited.
+-- While it is open, the index entries of claimed jobs cannot be removed, and claim.sql has to visit
+-- their rows.
 -- The three ranges are in the order of the claim index: jobs of higher priorities that became
 -- available lately; jobs of the floor's priority, from the floor on; jobs of lower priorities. Each
 -- is read only if those before it have too few jobs.

@@ -1,10 +1,11 @@
 -- Workers that sent nothing for too long, and workers whose database session has ended.
 --
--- The view pg_stat_activity reads this function, and joins the names of all databases and roles,
--- which would take most of the time of this statement.
+-- The view pg_stat_activity calls pg_stat_get_activity, and joins the names of all databases and
+-- roles, which would take most of the time of this statement.
 --
--- A role that is no member of the session's role, nor of pg_read_all_stats, sees its process id but
--- not when it started. Such a session proves nothing: then only the heartbeats count.
+-- A role that is no member of the session's role, nor of pg_read_all_stats, sees the process id of a
+-- worker's session but not when it started. Such a session proves nothing: then only the heartbeats
+-- count.
 --
 -- After the database was away, the session of a worker that has not yet sent a heartbeat proves
 -- nothing: it may need some seconds to connect again, to another server after a failover.

@@ -1,7 +1,8 @@
 -- What keeps VACUUM from removing rows of this database: kind, name, detail, age, transactions,
 -- whether it is in use, and the bytes of WAL that it keeps.
 --
--- VACUUM itself is in pg_stat_activity and holds nothing back; a walsender is in the last two parts.
+-- The first part leaves out VACUUM itself, which holds nothing back, and walsenders, which the last
+-- two parts have.
 -- The age of a session of another user is visible to members of pg_read_all_stats only.
 SELECT * FROM (
     SELECT 'transaction', pid::text,

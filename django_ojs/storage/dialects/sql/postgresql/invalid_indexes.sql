@@ -1,4 +1,4 @@
--- Indexes that a failed CREATE INDEX CONCURRENTLY left behind, and not those that one creates now.
+-- Indexes that a failed CREATE INDEX CONCURRENTLY left behind, without those that are being built now.
 SELECT i.relname FROM pg_index AS x
 JOIN pg_class AS i ON i.oid = x.indexrelid
 JOIN pg_class AS t ON t.oid = x.indrelid

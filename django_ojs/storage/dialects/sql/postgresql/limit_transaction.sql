@@ -1,4 +1,4 @@
 -- Sets a time limit, such as `lock_timeout`, until the transaction ends.
 --
--- This is no SELECT, because after one the isolation level of the transaction could not be set.
+-- This is not a SELECT, because after a SELECT the transaction's isolation level cannot be set.
 SET LOCAL {{limit}} = {{milliseconds}}

@@ -2,8 +2,8 @@
 -- the transaction is open.
 --
 -- A row has the number of the transaction that has locked it last, and each transaction has a lock
--- on its own number. Rows that several transactions have locked have another number, and are left
--- out.
+-- on its own number. Rows that several transactions have locked have the number of a MultiXact, and
+-- are left out.
 SELECT l.pid, a.application_name, a.xact_start, count(*), (min(j.id::text))::uuid
 FROM pg_locks AS l
      JOIN ojs_job AS j ON j.xmax = l.transactionid

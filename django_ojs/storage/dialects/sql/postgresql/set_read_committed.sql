@@ -1,2 +1,2 @@
--- Lets each statement see what was committed before it. It must be the first of a transaction.
+-- Lets each statement see what was committed before it. This must be the transaction's first statement.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED

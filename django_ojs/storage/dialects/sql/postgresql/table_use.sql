@@ -1,6 +1,7 @@
 -- The rows of each table as the statistics have them, whether autovacuum works on it, its size, and
--- what its rows need: their mean width, and the header and pointer of each. Values out of line
--- (TOAST) count in neither. The need is NULL for a table that was never analysed.
+-- the bytes that its rows need: their mean width, and a header and a pointer for each. Neither the
+-- size nor the need includes values out of line (TOAST). The need is NULL for a table that was never
+-- analysed.
 SELECT s.relname, s.n_live_tup, s.n_dead_tup,
        current_setting('autovacuum')::boolean
        AND coalesce((SELECT option_value::boolean FROM pg_options_to_table(c.reloptions)

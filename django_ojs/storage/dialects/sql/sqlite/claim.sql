@@ -1,4 +1,4 @@
--- FETCH: makes the best available jobs of a queue active, as many as fit into the bytes that are left.
+-- FETCH: makes the best available jobs of a queue active, as many as fit into `max_bytes`.
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = {now}, expires_at = {deadline_when_started},

@@ -1,4 +1,4 @@
--- Makes jobs due, each at its own time, under the write lock.
+-- Reschedules jobs, each to its own time, under the write lock.
 UPDATE ojs_job
 SET state = {after_reschedule}, due_at = r.value ->> 'due_at'
 FROM json_each(%(jobs)s) AS r

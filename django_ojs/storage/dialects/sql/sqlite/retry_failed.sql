@@ -1,4 +1,4 @@
--- FAIL: lets jobs, under the write lock, wait for their next attempts, each for its own time.
+-- FAIL: lets jobs, under the write lock, wait for their next attempts, each with its own delay.
 UPDATE ojs_job
 SET state = {after_fail}, error = r.value -> 'error', lease_until = NULL, worker_id = NULL,
     due_at = strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now',

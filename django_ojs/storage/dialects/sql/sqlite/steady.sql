@@ -1,5 +1,5 @@
--- Whether some worker's heartbeats have been stored until now, for {{beat_ms}} and for two of its
--- intervals, or five seconds if these are longer: a live worker tries again sooner.
+-- Whether some worker's heartbeats have been stored until now, for at least {{beat_ms}}, and for two of
+-- its intervals or five seconds, whichever is shorter: a live worker tries again sooner.
 EXISTS (
     SELECT 1 FROM ojs_worker AS witness
     WHERE strftime('%%Y-%%m-%%d %%H:%%M:%%f', witness.seen_at,
