@@ -160,7 +160,9 @@ def remembered_rules(name: str) -> int:
         rules = hooks.rules_of(in_code.get(name, {}))
         rules |= hooks.rules_of(in_code.get(DEFAULT_POLICY, {}))
     kept = _snapshots.kept
-    if kept is None or not kept.rules or time.monotonic() > kept.good_until or _is_of_others(kept):
+    if kept is None or not kept.rules or time.monotonic() > kept.good_until:
+        return rules
+    if (kept.view or _snapshots.changing) and kept.view != _snapshots.view():
         return rules
     return rules | kept.rules.get(name, 0) | kept.rules.get(DEFAULT_POLICY, 0)
 
@@ -174,16 +176,12 @@ def current() -> Snapshot | None:
 def latest() -> Snapshot:
     """Return what is stored of all queues, at most a second old."""
     snapshot = _snapshots.kept
-    if snapshot is None or time.monotonic() > snapshot.good_until or _is_of_others(snapshot):
+    if snapshot is None or time.monotonic() > snapshot.good_until:
+        return remember(*_read(), seconds=LIFETIME)
+    # Usually no transaction has changed a configuration.
+    if (snapshot.view or _snapshots.changing) and snapshot.view != _snapshots.view():
         return remember(*_read(), seconds=LIFETIME)
     return snapshot
-
-
-def _is_of_others(snapshot: Snapshot) -> bool:
-    # Usually nobody is changing a configuration.
-    if snapshot.view is None and not _snapshots.changing:
-        return False
-    return snapshot.view != _snapshots.view()
 
 
 def remember(
