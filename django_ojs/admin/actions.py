@@ -42,7 +42,7 @@ class Action:
     ("%(count)d paused").
 
     `consequences(request, objects)` are the sentences of the confirmation page; `in_force(objects)`
-    are rows for it, each with a name, the value in force, where that comes from, and what it hides;
+    are rows for it, each with a name, the value in force, its source, and the values that it hides;
     `choices(objects)` are the texts of its button and of the link that goes back, where the label
     alone would be ambiguous. If `confirm_name`, the user has to type the name of the object.
 

@@ -50,7 +50,7 @@ else:
 
 T = TypeVar("T")
 
-#: The rows on each page of a list that is paged by cursors.
+#: The number of rows on each page of a list that is paged by cursors.
 PER_PAGE: Final = 50
 
 
@@ -441,7 +441,8 @@ def read_page(
 def page_of(rows: Sequence[T], number: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:
     """Return the rows of a page, and its context for pages.html.
 
-    A number out of range leads to the nearest page, any other text to the first one.
+    A number out of range leads to the nearest page; any other text, or more than 8 digits, to the
+    first one.
     """
     last = max(1, -(-len(rows) // size))
     valid = number.isascii() and number.isdigit() and len(number) < 9

@@ -173,7 +173,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
 
 
 def _read_at(signed: str) -> datetime | None:
-    """Return when the confirmation page was read, or None if the request does not contain it.
+    """Return when the confirmation page was read, or None if the request does not say when.
 
     A script can post without having read the page. Raises BadSignature.
     """

@@ -53,7 +53,7 @@ def copy_url(page: OperatorModelAdmin, request: HttpRequest, job: Job) -> str:
 
 
 def enqueue_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
-    """Choose a type, then fill in its job. Raises PermissionDenied, Http404."""
+    """Let the user choose a type and enqueue a job of it. Raises PermissionDenied, Http404."""
     if not (page.has_view_permission(request) and may_enqueue(request)):
         raise PermissionDenied
     data = request.POST if request.method == "POST" else None

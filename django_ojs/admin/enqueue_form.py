@@ -29,7 +29,7 @@ _PREFIX: Final = "arg_"
 #: The most characters of an annotation or a default in a help text.
 _MAX_SHOWN: Final = 80
 
-#: The annotations that have a field of their own, and the types of its values.
+#: The annotations that have fields of their own, each with the type of its values.
 _SIMPLE: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 _OPTIONAL: Final = re.compile(r"(?:Optional\[(?P<inner>\w+)\]|(?P<plain>\w+)(?: ?\| ?None)?)")
 

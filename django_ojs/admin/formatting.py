@@ -15,7 +15,7 @@ from django_ojs.spec.times import parse_duration
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise as StrOrPromise
 else:
-    #: A text, or one that is translated when it is shown.
+    #: A text, which may be translated only when it is shown.
     StrOrPromise = Any
 
 THIN: Final = "\N{NARROW NO-BREAK SPACE}"
@@ -110,6 +110,6 @@ def absolute_time(moment: datetime | None) -> str:
         return ""
     # Translators: a format of Django for 2026-01-31 14:05:09 UTC
     form, local = pgettext("format of a date", "Y-m-d H:i:s T"), timezone.localtime(moment)
-    if form == "Y-m-d H:i:s T":  # A page has hundreds of times; Django takes long for each.
+    if form == "Y-m-d H:i:s T":  # A page has hundreds of times, and Django formats them slowly.
         return f"{local:%Y-%m-%d %H:%M:%S %Z}"
     return str(formats.date_format(local, form))

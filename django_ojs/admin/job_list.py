@@ -107,7 +107,7 @@ class JobRow:
     lasted: str
     #: The label and the id of its worker; see `worker_name`.
     worker: str
-    #: What a scheduled job waits for, where an extension knows more than its time.
+    #: What a scheduled job waits for, if an extension knows more than the due time.
     waits_for: str
     #: Its cells in the columns of extensions.
     cells: Sequence[tuple[AdminColumn, Any]] = ()

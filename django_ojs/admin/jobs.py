@@ -62,7 +62,7 @@ _SHOWN_OPTIONS: Final = (
     *("parent_id", "root_id", "offloaded"),
 )
 
-#: A search that only has to tell whether it finds a job reads one.
+#: The page of a search that only tells whether any job matches.
 _ONE: Final = PageRequest(limit=1)
 
 #: The actions that have a button; the others are in a list.
@@ -263,7 +263,7 @@ def _attempts(job: Job) -> list[Attempt]:
 
 
 def _family(job: Job) -> dict[str, Any]:
-    """Return the parent of a job and its first children, as far as they still exist."""
+    """Return the parent of a job and its first children, if they still exist."""
     found = list(family.children_of([job.pk])[: _MAX_CHILDREN + 1])
     parent = None
     if job.parent_id is not None:
@@ -288,7 +288,7 @@ def _own_frame(error: Any) -> str | None:
 
 
 def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
-    """Return what a job carries: a title, the JSON, and whether it is unfolded."""
+    """Return what a job carries: for each value a title, its JSON, and whether it is unfolded."""
     values = [(_("Arguments"), pretty(redacted_args(job.args, parameters_of(job.type))))]
     values += [
         (title, pretty(redacted(value)))
@@ -311,7 +311,7 @@ def _message(progress_data: Any) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return a value as JSON for a page, which shortens a very long one."""
+    """Return a value as JSON for a page; a very long text is cut."""
     text = json.pretty(value)
     if len(text) <= _MAX_JSON:
         return text

@@ -40,7 +40,7 @@ _CURSORS = ("after", "before")
 
 
 class ListedRow(NamedTuple):
-    """A row of a list: its object, the address of its page, and each column with its value."""
+    """A row of a list: its object, the URL of its page, and each column with its value."""
 
     obj: Any
     url: str

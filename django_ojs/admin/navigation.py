@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The place of a page that does not set one: after all others.
 _LAST: Final = 1_000
 
-#: The most pages that the navigation shows outside its list of more pages.
+#: How many pages the navigation shows beside its list of more pages.
 _TABS: Final = 6
 
 #: Seconds for which a number is reused.
@@ -112,7 +112,7 @@ def behind_more(found: list[Entry]) -> list[Entry]:
 
 
 def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[Model], str]]:
-    """Yield the models whose pages the user may view, in their places, with the URL of the list."""
+    """Yield the models whose pages the user may view, by place, each with the URL of its list."""
     registered = [model for model in apps.get_models() if site.is_registered(model)]
     pages = [(model, site.get_model_admin(model)) for model in registered]
     ours = [(m, p) for m, p in pages if issubclass(m, StoredModel) or hasattr(p, "place")]
@@ -122,9 +122,9 @@ def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type
 
 
 def remember_findings(findings: "Sequence[Finding]", *, are_complete: bool) -> None:
-    """Keep the number of findings that a page has counted.
+    """Keep the number of incidents among the findings that a page has read.
 
-    If some could not be read, the former number stays.
+    If some findings could not be read, the former number stays.
     """
     if not are_complete:
         _recent.keep(Overview)
@@ -145,7 +145,7 @@ def _numbers(
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                # This module imports much, so it is imported only where it is needed.
+                # The reports import much, so they are imported only where they are needed.
                 from django_ojs.reports import current_findings
 
                 found = current_findings.read(query).causes

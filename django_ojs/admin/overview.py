@@ -1,4 +1,4 @@
-"""The overview: what is wrong first, then the queues."""
+"""The overview: first what is wrong, then the queues."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -177,7 +177,7 @@ class ShownIncident:
 
 
 def _over(query: TimedQueries, rows: Sequence[Incident]) -> list[tuple[Incident, int | None]]:
-    """Return ended incidents; if one is of a queue, with the number of runs completed since."""
+    """Return ended incidents, each with how many runs its queue has completed since then."""
     since = {(row.queue, row.type): row.ended_at for row in rows if row.queue and row.ended_at}
     numbers: Mapping[Any, int] = {}
     if since:
@@ -189,7 +189,7 @@ def _over(query: TimedQueries, rows: Sequence[Incident]) -> list[tuple[Incident,
 
 
 def _sums(queues: Iterable[QueueStatus]) -> ByState:
-    """Return the jobs of all these queues by state."""
+    """Return how many jobs all these queues have, by state."""
     total: Counter[State] = Counter()
     for each in queues:
         total.update(each.counts)

@@ -1,6 +1,6 @@
 """The pages of the operator, and their registration on an admin site.
 
-A site gets each page as a path in Python, and makes its ModelAdmin when it is first used: when its
+A site gets the dotted path of each page, and makes its ModelAdmin when it is first used: when its
 URLs are imported, or by `manage.py check`. A process that shows no page, such as a worker, imports
 none of them.
 """

@@ -11,7 +11,7 @@ from django_ojs.admin.timeline import waited_before
 from django_ojs.models import Attempt, Job
 from django_ojs.spec.states import TERMINAL, State
 
-#: States that are shown at the beginning and at the end of a longer path.
+#: How many visits are shown at the beginning and at the end of a longer path.
 _FIRST: Final = 3
 _LAST: Final = 7
 

@@ -24,7 +24,7 @@ MAX_RUNS: Final = 50
 _NO_FAILURE: Final = frozenset(
     {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
 )
-#: In these states the latest run has ended, and its attempt is stored if it counts as one.
+#: In these states the latest run has ended, and it is stored if it counts as an attempt.
 _BETWEEN_RUNS: Final = frozenset({State.AVAILABLE, State.RETRYABLE, State.SCHEDULED})
 
 

@@ -12,7 +12,7 @@ from django_ojs.operations.queue_rows import is_deleted
 from django_ojs.operations.queues.status import stored_default
 from django_ojs.spec.queue_config import DEFAULT_POLICY, WARNING_THRESHOLD
 
-#: The values that apply if no other layer has one, of the members that the pages always show.
+#: The values of the members that the pages always show, if no other layer has a value.
 _BUILT_IN: Final[dict[str, Any]] = {
     "backpressure.max_depth": 0,
     "backpressure.max_size_bytes": 0,

@@ -85,7 +85,7 @@ class Console:
         self._write(f"{self._styled(printable(text), style)}\n")
 
     def prose(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Write a line; if the terminal is too narrow, several, all but the first indented."""
+        """Write a text in one line, or in several with an indent if the terminal is too narrow."""
         width = shutil.get_terminal_size().columns if self.is_terminal else len(text) or 1
         # A word is not cut: it may be a name, or something to copy.
         for line in textwrap.wrap(
@@ -98,7 +98,7 @@ class Console:
             self.line(line, style)
 
     def note(self, text: str) -> None:
-        """Write a line to stderr, which is not part of the result."""
+        """Write a line that is not part of the result, to stderr."""
         self._err.write(printable(text), ending="\n")
 
     @property
@@ -107,7 +107,7 @@ class Console:
         return bool(self._err.isatty())
 
     def progress(self, text: str) -> None:
-        """Show how far a long operation is, if stderr is a terminal. An empty text removes it."""
+        """Show how far a long operation is, if stderr is a terminal. An empty text ends it."""
         if self.shows_progress:
             self._err.write(f"\r{text}{_CLEAR_LINE}", ending="")
             self._err.flush()
@@ -144,7 +144,7 @@ class Console:
 
     @contextmanager
     def screen(self) -> Iterator[None]:
-        """Let each frame replace the last one, if this is a terminal, and restore it at the end."""
+        """On a terminal, let each frame replace the last one, and restore the screen at the end."""
         if self.as_json or not self.is_terminal:
             yield
             return

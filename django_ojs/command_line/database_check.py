@@ -72,7 +72,7 @@ def schema_problem() -> str | None:
 
 
 def with_retries(operation: Callable[[], T]) -> T:
-    """Run an operation at the start of a command, again after a timeout of a lock or a statement.
+    """Run an operation at the start of a command; retry it if a lock or a statement times out.
 
     A migration or a long transaction can hold a lock while a new release starts. If workers ended
     because of it, the deployment would fail. Raises CommandError if the database does not respond,

@@ -78,7 +78,8 @@ SUBCOMMANDS: Final = (
         description=(
             "The dead letters by queue, type, type of error and message without its numbers and "
             "quotations, the largest groups first, with the first and the last failure of each. "
-            "--json also has the search that retries each. Of very many, the newest are grouped."
+            "--json also has the search that retries each. Of very many, only the newest are "
+            "grouped."
         ),
         examples="  manage.py ojs dead-letters\n"
         "  manage.py ojs jobs is:dead error_type:smtplib.SMTPServerDisconnected\n"

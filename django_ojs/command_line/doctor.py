@@ -115,7 +115,7 @@ def _findings(check: Check) -> list[Finding]:
 
 
 def _implied(check: Check) -> list[Finding]:
-    """Run a check that was not chosen, so that it is no finding if the check cannot run."""
+    """Run a check that was not chosen. If it cannot run, that is no finding."""
     try:
         return list(check.run())
     except ProgrammingError:
@@ -123,7 +123,7 @@ def _implied(check: Check) -> list[Finding]:
 
 
 def _show_verdict(console: Console) -> None:
-    with suppress(ProgrammingError):  # A finding of the check says that it could not read.
+    with suppress(ProgrammingError):  # A finding of the check says that it could not run.
         found = verdict.of(current_findings.read(), health_queries.maintained())
         console.prose(str(found), _STYLES[found.level])
 

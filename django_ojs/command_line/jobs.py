@@ -50,7 +50,7 @@ _TIMES: Final = {
     State.CANCELLED: ("cancelled", "finished_at"),
     State.DISCARDED: ("discarded", "finished_at"),
 }
-#: For these states, the time is shown without "ago", because they go on.
+#: For these states, the time is shown without "ago", because they last until now.
 _LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
 #: How many children of a job are in its JSON.
 _MAX_CHILDREN: Final = 100
@@ -97,7 +97,7 @@ COLUMNS: Final[list[ListColumn[Job]]] = [
 def first_of(console: Console, which: JobFilter, wanted: PageRequest) -> Page[Job]:
     """Return a page of the jobs of a filter, however many other jobs are between them.
 
-    If one scan is not enough, it shows how many jobs it has read.
+    If one scan is not enough, show how many jobs have been read.
     """
     found: list[Job] = []
     read, whole = 0, None

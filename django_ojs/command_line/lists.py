@@ -133,7 +133,7 @@ def act_on_each(
     things: Mapping[str, Row],
     act: Callable[[Row], tuple[dict[str, Any], str]],
 ) -> int:
-    """Act on each of the named things. If one fails, the error is noted, and the others go on.
+    """Act on each of the named things. If one fails, write its error and continue with the others.
 
     `act` returns what JSON has of a thing, and what a person reads. Return the exit code.
     """

@@ -54,7 +54,7 @@ def _purge(console: Console, options: Options) -> int:
             if not summary.has_more or not summary.succeeded:
                 break
     finally:
-        # The audit entry gets these even after an interruption, because the deleted jobs are gone.
+        # The audit entry gets the numbers even after an interruption: the deleted jobs are gone.
         entry.complete(jobs=deleted, skipped=failed)
     console.progress("")
     if console.as_json:

@@ -118,7 +118,7 @@ class _Change:
 
 
 def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
-    """Execute an operation until it is over; workers may do the same."""
+    """Execute an operation until it is over; workers may execute it too."""
     while operation.state not in bulk_operations.OVER:
         if bulk_execution.work_once(only=operation.pk) is None:
             # A worker is executing it now.

@@ -65,7 +65,7 @@ def check_texts(options: Options) -> None:
 
 
 def parsed_ids(texts: Iterable[str], *, unnamed: str, prefix: str = "") -> list[UUID]:
-    """Parse ids, each once. `unnamed` is the error if there are none."""
+    """Parse ids, and leave out repeated ones. `unnamed` is the error if there is no id."""
     try:
         found = list(dict.fromkeys(parse_id(text.removeprefix(prefix)) for text in texts))
     except OJSError as error:

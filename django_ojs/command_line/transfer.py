@@ -65,7 +65,7 @@ def _export(console: Console, options: Options) -> int:
                 if number % PROGRESS == 0:
                     console.progress(number_of(number, "job"))
     finally:
-        # The audit entry gets its number even if the reader ends early, because it has these jobs.
+        # The audit entry gets the number even if the reader ends early: the reader has these jobs.
         entry.complete(jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
@@ -92,7 +92,7 @@ class _Import:
         self._batch: list[tuple[int, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
         self.steps = 0
-        #: How many jobs have data of extensions that do not import any, by the extension's name.
+        #: How many jobs have data of an extension that imports none, by the extension's name.
         self.left_out: Counter[str] = Counter()
         self.errors: list[dict[str, Any]] = []
 
@@ -280,7 +280,7 @@ def _import(console: Console, options: Options) -> int:
         try:
             found.read(lines)
         finally:
-            # The audit entry gets these even after an interruption: earlier batches are stored.
+            # The audit entry gets counts even after an interruption: earlier batches are stored.
             entry.complete(**_counts(found, Outcome))
     if found.steps:
         console.note(
@@ -325,7 +325,7 @@ SUBCOMMANDS: Final = (
         description=with_search_help(
             "Write the envelopes of jobs to stdout, one on each line, with their "
             "arguments, metadata and\nresults: ADMIN_REDACT hides nothing here. "
-            "A job that changes meanwhile is written as it was when it\nwas read."
+            "A job that changes during the export is written as it was when it\nwas read."
         ),
         examples="""\
   manage.py ojs export > jobs.jsonl

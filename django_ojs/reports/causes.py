@@ -20,8 +20,8 @@ from django_ojs.spec.published import EventType, PastAct, PastEvent
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import State
 
-#: What happened this long before an incident may have caused it. Incidents and events have times of
-#: different clocks, which may differ by `_CLOCKS`.
+#: What happened within this time before an incident may be its cause. The times of incidents and
+#: events are of different clocks, which may differ by `_CLOCKS`.
 _BEFORE: Final = timedelta(minutes=15)
 _CLOCKS: Final = timedelta(seconds=1)
 #: Incidents whose causes are looked for: the first of each kind, as the overview shows them.
@@ -46,7 +46,7 @@ _WITHOUT_WORKER: Final = frozenset({"no_worker", "queue_unworked"})
 def with_causes(found: Sequence[Finding]) -> list[Finding]:
     """Return incidents with a sentence on what probably caused the first of each kind.
 
-    `found` is sorted, worst first; each finding has the time since when it holds.
+    `found` is sorted, worst first; each finding says since when it lasts.
     """
     first = {kind[0].identity for kind in by_kind(found)[:_MOST]}
     if not first:

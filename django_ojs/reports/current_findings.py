@@ -68,10 +68,10 @@ class CurrentFindings:
         return findings.without_consequences(self.findings)
 
     def causes_within(self, within: Collection[str] | None) -> list[Finding]:
-        """Return the findings that concern these queues, or all if it is None.
+        """Return the findings that concern these queues, or all if `within` is None.
 
-        That no worker runs at all concerns no single queue, but that no worker takes the jobs of a
-        queue concerns this queue.
+        The finding that no worker runs concerns no single queue; the finding that no worker takes
+        the jobs of a queue concerns that queue.
         """
         if within is None:
             return self.causes
@@ -146,7 +146,7 @@ def queue_rows(
     may_be_full: bool = True,
     may_be_nameless: bool = True,
 ) -> QueueRows:
-    """Return the rows of these queues; `queue_overview` says what `may_be_…` are."""
+    """Return the rows of these queues; `queue_overview` explains `may_be_…`."""
     listening = query(
         "workers",
         lambda: queue_overview.listeners(statuses, may_be_nameless=may_be_nameless),

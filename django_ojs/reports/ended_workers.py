@@ -18,8 +18,8 @@ from django_ojs.models import Attempt, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.published import EventType, PastEvent
 
-#: How long a worker that died is listed, and among how many of the latest events and runs it is
-#: found.
+#: How long a worker that died is listed, among how many of the latest events it is found, among how
+#: many of the latest runs its jobs are found, and how many of these are returned.
 LISTED_FOR: Final = timedelta(days=1)
 MOST_EVENTS: Final = 20_000
 MOST_RUNS: Final = 10_000
@@ -40,7 +40,7 @@ class EndedWorker:
 
     @property
     def died(self) -> bool:
-        """Whether it did not shut down."""
+        """Whether it ended without shutting down."""
         return self.reason == "error"
 
     @property

@@ -1,4 +1,4 @@
-"""Findings about the health of the system, worst first, without counting jobs.
+"""Findings about the health of the system, worst first. None needs a count of all jobs.
 
 Each comes from what is stored about the last moments, such as the heartbeats of the workers, and
 not from a mean over minutes. The overview of the admin, `manage.py ojs doctor`, `GET /health` and
@@ -111,7 +111,7 @@ def without_consequences(found: Sequence[Finding]) -> list[Finding]:
 
 
 def by_kind(found: Sequence[Finding]) -> list[list[Finding]]:
-    """Return the findings of each kind together, in their order: they mostly have one cause."""
+    """Group findings by kind, in their order: those of one kind mostly have one cause."""
     kinds: dict[str, list[Finding]] = {}
     for finding in found:
         kinds.setdefault(finding.kind, []).append(finding)
@@ -338,7 +338,7 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
                     if waits
                     else f"{number_of(retried, 'job')} {_wait(retried)} to be retried."
                 ),
-                why="They do not run until one does.",
+                why="They do not run until a worker takes them.",
                 cure="Start a worker for it.",
                 command=f"ojs_worker {_worker_arguments(queue)}",
                 jobs=waits or retried,
@@ -374,9 +374,9 @@ def _of_listeners(row: OverviewRow, *, due: int, is_stopped: bool) -> list[Findi
 
 
 def _lately(minutes: Sequence[int], since: datetime | None) -> int:
-    """Return the sum of the minutes since the start of an episode.
+    """Return the sum of the minutes since the queue became full.
 
-    Return the sum of all minutes if `since` is None or earlier than these.
+    Return the sum of all minutes if `since` is None or before the first minute.
     """
     if since is None:
         return sum(minutes)
@@ -514,7 +514,7 @@ def locked(holder: LockHolder) -> Finding:
         subject=str(holder.pid),
         severity=Severity.CRITICAL,
         text=f"The rows of {number_of(holder.jobs, 'running job')} are locked by {holder.name}.",
-        why="Meanwhile their outcomes cannot be stored, nor their leases extended.",
+        why="While they are locked, their outcomes cannot be stored, nor their leases extended.",
         cure=(f"End that transaction, or its session: SELECT pg_terminate_backend({holder.pid});"),
         jobs=holder.jobs,
         since=holder.since,

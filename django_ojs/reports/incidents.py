@@ -29,7 +29,7 @@ logger = logging.getLogger("django_ojs")
 KEPT: Final = timedelta(hours=1)
 #: An incident that is found again so soon after its end counts as the same one.
 SAME_WITHIN: Final = timedelta(minutes=1)
-#: Its text and numbers are written at most this often, but at once if its severity changes.
+#: Texts and numbers are written at most this often, but at once if the severity changes.
 WRITTEN_EVERY: Final = timedelta(seconds=15)
 
 #: The most incidents that are stored, because problems of five hundred queues have one cause.
@@ -40,7 +40,7 @@ _MOST_IDENTITY: Final = 600
 
 
 def look(within: Collection[str] | None = None, *, and_keep: bool = True) -> Sequence[Finding]:
-    """Return what was found, with the time since when it holds; see `look_at_all`."""
+    """Return what was found, and since when each finding lasts; see `look_at_all`."""
     return look_at_all(within, and_keep=and_keep)[0]
 
 
@@ -93,7 +93,7 @@ def explained(
 
 
 def since(finding: Finding, row: Incident | None, now: datetime) -> Finding:
-    """Return a finding with the time since when it has been found; advice is not kept."""
+    """Return a finding that says since when it lasts; advice stays as it is."""
     if not finding.is_incident:
         return finding
     if row is None or _is_new(row, now):

@@ -40,7 +40,7 @@ class EndedRun:
 
     @property
     def failed(self) -> bool:
-        """Whether the run failed: it was not completed, cancelled or returned."""
+        """Whether the run failed: it was not completed, cancelled, returned or stopped."""
         return self.outcome is not None and self.outcome not in _NO_FAILURE
 
     @property
@@ -92,7 +92,7 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotHolder:
-    """The type that holds the most slots of a queue, how many, and since when the first of them."""
+    """The type that holds the most slots of a queue, how many it holds, and since when."""
 
     type: str
     slots: int
@@ -100,7 +100,7 @@ class SlotHolder:
 
 
 def holders(queues: Collection[str]) -> dict[str, SlotHolder]:
-    """Return the type of each queue that holds the most slots now."""
+    """Return for each queue the type that holds the most of its slots now."""
     active = Job.primary.filter(state=State.ACTIVE, queue__in=queues)
     counted = active.values_list("queue", "type").annotate(
         number=Count("pk"), first=Min("started_at")

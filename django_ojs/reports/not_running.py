@@ -31,7 +31,7 @@ from django_ojs.storage import holds, queue_configs
 
 #: The most jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000
-#: The most workers of a queue whose jobs are read, and the most queues of these that are named.
+#: The most workers of a queue whose jobs are read, and the most queues of these jobs to name.
 _MOST_WORKERS: Final = 100
 _MOST_NAMED: Final = 5
 #: The latest events of a queue, among which its pause is found.
@@ -78,7 +78,7 @@ def _not_due(job: Job) -> NotRunning:
             return NotRunning(kind="due", sentence=waits)
         due = f"It is due in {duration}"
         if job.state == State.SCHEDULED and job.enqueued_at is not None:
-            due = f"At its limit it was rescheduled. {due}"
+            due = f"It was rescheduled at its limit. {due}"
         if blocked is None:
             return NotRunning(kind="due", sentence=f"{due}, at {_time(job.due_at)}.")
     else:
@@ -133,7 +133,7 @@ def _in_maintenance(maintenance: MaintenanceStatus) -> str:
 
 
 def _in_line(job: Job, may_see: bool) -> NotRunning:
-    """Return how many jobs are before an available one, and about how long they take."""
+    """Return why an available job does not run, such as the jobs before it in its queue."""
     if job.lost_with_others >= ISOLATED_AFTER:
         return NotRunning(
             kind="alone",

@@ -46,13 +46,13 @@ class Level(StrEnum):
 class Fullness:
     """How full a bounded queue is, as an extension reports it (`Extension.fullness`)."""
 
-    #: Depth ÷ bound, of the nearer one of two bounds. Both numbers are in jobs or in bytes.
+    #: The larger quotient of depth and bound. `depth` and `most` are both in jobs or in bytes.
     pressure: float
     depth: int
     most: int
     #: The size of the waiting jobs in bytes; None if no bound needs it.
     size: int | None
-    #: Whether it is full, or above its warning threshold, or was a minute ago.
+    #: BAD if it is full, FAIR if it is above its warning threshold, or was lately.
     level: Level
     #: Since when it has been full or nearly full, as `level` says.
     since: datetime | None
@@ -141,7 +141,7 @@ class OverviewRow:
 
     @property
     def pressure(self) -> float | None:
-        """Depth ÷ bound, of the nearer bound; None without a bound."""
+        """The larger quotient of depth and bound; None without a bound."""
         return self.fullness.pressure if self.fullness else None
 
     @property
@@ -219,7 +219,7 @@ def is_worked(queue: str) -> bool:
 
 
 def nameless_condition() -> str:
-    """Return the SQL condition that `_claimed_without_worker` may find a queue."""
+    """Return the SQL condition under which `_claimed_without_worker` may find a queue."""
     running = raw_queries.condition(Job, "state = 'active' AND worker_id IS NULL")
     newest = (
         f"SELECT worker_id FROM {Job._meta.db_table} WHERE state = 'completed' "

@@ -102,8 +102,8 @@ class OJSBackend(BaseTaskBackend):
         super().validate_task(task)
         if not isinstance(task, OJSTask):
             raise InvalidTask(
-                f"{task.module_path} was not declared for the backend {self.alias!r}, or one like "
-                f"it, and no worker would find it: write @task(backend={self.alias!r})."
+                f"{task.module_path} was declared for another backend than {self.alias!r}, and no "
+                f"worker would find it: write @task(backend={self.alias!r})."
             )
         if not apps.models_ready:
             waiting.append(task)

@@ -25,7 +25,7 @@ from django_ojs.tasks.compat import (
 )
 from django_ojs.tasks.queue_names import job_queue
 
-#: The member of `meta` that has how the task was called; see `task_enqueue.enqueue`.
+#: The member of `meta` that says how the task was called; see `task_enqueue.enqueue`.
 META: Final = "django_task"
 
 
@@ -93,7 +93,7 @@ class TaskHandler(KeywordHandler):
 def register(task: AnyTask, options: Options | None = None, *, atomic: bool = False) -> None:
     """Make a task the handler of its job type.
 
-    Without options, only the first task of a function is registered: `using` makes others of it.
+    Without options, only the first task of a function is registered: `using` makes others from it.
     Raises ImproperlyConfigured when the type has another handler.
     """
     job_type = job_type_of(task.module_path)

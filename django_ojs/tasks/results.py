@@ -48,7 +48,7 @@ def result_of(
 ) -> AnyResult:
     """Return the result of a job whose task, arguments and backend are known."""
     state = State(job.state)
-    # A first run has no row while it is not over, nor if it succeeded.
+    # A first run has no Attempt while it runs, nor if it succeeded.
     has_history = job.run > 1 or (job.run and state not in (State.ACTIVE, State.COMPLETED))
     ended = _attempts(job) if has_history else []
     # A run that was returned did not begin.
@@ -84,7 +84,7 @@ def result_of(
 def _in_order(*moments: datetime | None) -> list[datetime | None]:
     """Return moments, each moved to the one before it if it is earlier.
 
-    An enqueue has microseconds, for the order of jobs, but SQLite's clock has only milliseconds.
+    Enqueue times have microseconds, for the order of jobs, but SQLite's clock only milliseconds.
     """
     found: list[datetime | None] = []
     latest = None

@@ -1,4 +1,4 @@
-"""What a test expects of its jobs, and the message if they differ: how the nearest ones do."""
+"""What a test expects of its jobs, and the message that says how the nearest jobs differ."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -109,7 +109,7 @@ class Expectation:
         return f"{self._type} with {', '.join(shown)}" if shown else self._type
 
     def check(self, store: Rows | Recorder, count: int | None) -> list[Job]:
-        """Return the matching jobs. Raises AssertionError unless `count` match, or any (None)."""
+        """Return the matching jobs. Raises AssertionError unless `count` match, or any if None."""
         __tracebackhide__ = True
         jobs = store.jobs()
         found = [job for job in jobs if not any(self.differences(job))]
@@ -236,7 +236,7 @@ class Expectation:
             )
         duplicates = [r for r in mine if r.outcome is Outcome.DUPLICATE]
         if duplicates:
-            yield (f"{_jobs(duplicates)} not stored, because its unique policy found another one.")
+            yield (f"{_jobs(duplicates)} not stored, because its unique policy found another job.")
         callbacks = list(_waiting_for_a_commit())
         if callbacks:
             yield (

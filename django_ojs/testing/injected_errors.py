@@ -19,7 +19,7 @@ class Failures:
         self._errors: dict[str, list[tuple[Error, int | None]]] = {}
 
     def add(self, type: str, error: Error, times: int | None) -> None:
-        """Let `times` runs of a type fail, or all if None, after those that were added before."""
+        """Let `times` runs of a type fail, or all if None, after the errors added before."""
         if times is not None and times < 1:
             raise ValueError("times must be at least 1")
         with self._lock:

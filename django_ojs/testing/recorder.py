@@ -33,7 +33,7 @@ class FakeModeError(RuntimeError):
 
 
 class Recorder:
-    """Unsaved models of the jobs that the test has enqueued, as they were enqueued.
+    """Unsaved models of the jobs that the test has enqueued, as they were enqueued or cancelled.
 
     They pass the checks and the middleware of an enqueue. Nothing that depends on other jobs or on
     stored settings is applied: unique policies, bounds, the outbox, paused queues.

@@ -65,7 +65,7 @@ def _roll_back(link: BaseDatabaseWrapper, depth: _Depth, error: BaseException) -
     left: list[Any] = link.atomic_blocks[blocks:]
     for block in reversed(left):
         block.__exit__(type(error), error, None)
-        # Code that still holds the block may exit it later, which must not end one of the test.
+        # Code that still holds the block may exit it later, which must not end a block of the test.
         block.using = "left open by a handler"
     if not was_open and database.is_transaction_open(link):
         link.rollback()

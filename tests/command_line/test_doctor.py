@@ -668,8 +668,8 @@ def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair()
         assert fetch.fetch(["mail", "post"]) == []
         found = [each["text"] for each in doctor("remains", "--json").json["checks"][0]["findings"]]
         assert (
-            "Jobs are kept for an extension that is not installed, or keeps none (limits by key), "
-            "in the queues mail, post."
+            "Jobs are kept for an extension that is not installed, or that keeps none (limits by "
+            "key), in the queues mail, post."
         ) in found
         assert ojs("doctor", "--only", "remains", "--repair").code == 0
         assert is_well("remains")

@@ -260,7 +260,7 @@ def test_jobs_that_became_no_row_of_their_own(ojs: TestContext) -> None:
         "* 1 job of this type was dropped by an enqueue middleware."
     )
     assert message(ojs.assert_enqueued, forever, count=2).splitlines()[-1] == (
-        "* 1 job of this type was not stored, because its unique policy found another one."
+        "* 1 job of this type was not stored, because its unique policy found another job."
     )
 
 

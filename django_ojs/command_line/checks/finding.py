@@ -10,8 +10,8 @@ from django_ojs.finding import Finding
 class Check:
     """A check. `about` names what is in order when the check finds nothing.
 
-    `repair` has steps that remove what it finds, each with its own transaction. Checks without it
-    only say what to do. `applies` returns whether this database can have the fault. If
+    `repair` has steps that remove what it finds, each with its own transaction. Checks without a
+    repair only say what to do. `applies` returns whether this database can have the fault. If
     `is_repaired_alone`, the repair removes something, so it runs only if `--only` names the check.
     """
 

@@ -18,7 +18,7 @@ from django_ojs.storage.figures import counts
 
 #: How late pruning may be before it is a finding. It may be late, because nothing waits for it.
 PRUNING_LATE: Final = timedelta(minutes=10)
-#: Finished jobs that are kept for at least this time are kept forever.
+#: Finished jobs that are kept for at least this time count as kept forever.
 KEPT_FOREVER: Final = timedelta(days=3650)
 
 
@@ -40,8 +40,8 @@ def _counters() -> Iterator[Finding]:
                 "many jobs or too few."
             ),
             cure=(
-                "Run `manage.py ojs doctor --repair`; workers and producers can go "
-                "on meanwhile. If it comes back, run `--only triggers` too."
+                "Run `manage.py ojs doctor --repair`; workers and producers can "
+                "continue. If the difference comes back, run `--only triggers` too."
             ),
         )
 

@@ -58,8 +58,8 @@ def _remains() -> Iterator[Finding]:
             kind="remains_held",
             subject=str(number),
             text=(
-                "Jobs are kept for an extension that is not installed, or keeps none "
-                f"({name_of(number)}), in the queues {', '.join(names)}."
+                "Jobs are kept for an extension that is not installed, or that keeps "
+                f"none ({name_of(number)}), in the queues {', '.join(names)}."
             ),
             why="No worker without the extension claims them.",
             cure=_CURE,

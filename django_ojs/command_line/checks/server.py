@@ -18,8 +18,8 @@ from django_ojs.storage.dialects.server import HorizonHolder, TableUse
 DEAD_ROWS: Final = 10_000
 #: Above this share of the live rows, dead rows are a finding: by default, autovacuum starts at 0.2.
 DEAD_SHARE: Final = 0.5
-#: Empty space is a finding if the table has more bytes than this, and its rows need less than this
-#: share of them.
+#: Empty space is a finding if the table has more than `EMPTY_SIZE` bytes, and its rows need less
+#: than `NEEDED_SHARE` of them.
 EMPTY_SIZE: Final = 256 * 1024 * 1024
 NEEDED_SHARE: Final = 0.25
 #: For how many transactions a replica or a slot may keep dead rows.
@@ -114,7 +114,7 @@ def _horizon() -> Iterator[Finding]:
                         f"The prepared transaction {holder.name!r} of {holder.detail} has been "
                         f"open for {_age(holder)}."
                     ),
-                    why=" ".join((_SLOWER, "It keeps its locks, also over a restart.")),
+                    why=" ".join((_SLOWER, "It keeps its locks, even after a restart.")),
                     cure=f"COMMIT PREPARED '{holder.name}'; or ROLLBACK PREPARED '{holder.name}';",
                 )
             case "slot" if not holder.active or (holder.transactions or 0) >= TRANSACTIONS:

@@ -116,7 +116,7 @@ examples:
             with errors_in_words(), acting(actor):
                 code = subcommands()[subcommand].run(console, options)
         except BrokenPipeError:
-            # The reader, such as `head`, has ended: Python must not write to it at its exit either.
+            # The reader, such as `head`, has ended: Python must not write to it at the exit either.
             discard_output()
             code = FAILED
         except KeyboardInterrupt:

@@ -162,7 +162,7 @@ class Command(BaseCommand):
         add(
             "--pool",
             metavar="NAME",
-            help="run jobs for this pool of OJS['POOLS'], which says the queues and the strategy",
+            help="run jobs for this pool of OJS['POOLS'], which sets the queues and the strategy",
         )
         add(
             "-p",
@@ -263,7 +263,7 @@ class Command(BaseCommand):
         if not handler_queues().keys() - own_queues():
             self.stderr.write(
                 "No handlers were found: is the app with your jobs.py or tasks.py "
-                "in INSTALLED_APPS? Until then all jobs are held back."
+                "in INSTALLED_APPS? Until handlers are found, all jobs are held back."
             )
         self._log_start(config)
         self._warn_of_unbounded(config)
@@ -331,13 +331,13 @@ def _which_jobs(
     if pool is not None:
         if queues is not DEFAULT_QUEUES or strategy is not None:
             raise CommandError(
-                "--pool says the queues and the strategy: leave --queues and --strategy out, "
+                "--pool sets the queues and the strategy: leave --queues and --strategy out, "
                 "or change the pool in OJS['POOLS']."
             )
         found = settings().pool(pool)
         if found is None:
             known = [each.name for each in settings().pools]
-            hint = did_you_mean(pool, known) if known else "OJS['POOLS'] has none."
+            hint = did_you_mean(pool, known) if known else "OJS['POOLS'] is empty."
             raise CommandError(f"There is no pool {pool!r} in OJS['POOLS']. {hint}")
         return {"pool": found.name, "queues": found.queues, "order": found.order}
     for name in queues:
@@ -386,15 +386,15 @@ def _check_health_file(config: WorkerConfig) -> None:
 
 
 def _can_start() -> bool:
-    # A worker that stopped for new code with an error could not start again, so this tries a start
-    # first.
+    # A worker that stopped for new code could not start again if the code had an error. So a start
+    # is tried first.
     attempt = subprocess.run(
         [*get_child_arguments(), _CHECK_START], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     if attempt.returncode:
         logger.error(
-            "The code changed, and no worker can start with it. This one goes on with the old code."
-            "\n%s",
+            "The code changed, and no worker can start with it. This one continues with the old "
+            "code.\n%s",
             attempt.stderr.decode(errors="replace").rstrip(),
         )
     return not attempt.returncode

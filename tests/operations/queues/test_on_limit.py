@@ -131,7 +131,7 @@ def test_rescheduled_jobs_of_a_running_limit_are_due_at_intervals() -> None:
     waiting.update(due_at=F("due_at") + HOUR)
     reason = why_not_running(waiting[0])
     assert reason is not None
-    assert "At its limit it was rescheduled. It is due in" in reason.sentence
+    assert "It was rescheduled at its limit. It is due in" in reason.sentence
     waiting.update(due_at=F("due_at") - HOUR)
     for job in jobs().filter(state="active"):
         ack.ack(job.pk)

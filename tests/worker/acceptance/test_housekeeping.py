@@ -210,7 +210,7 @@ def test_under_debug_an_error_in_the_code_does_not_end_the_worker(
     for number, (code, said) in enumerate(broken, start=1):
         jobs.write_text(code)
         tree.says(said)
-        assert tree.log.count("This one goes on with the old code.") >= number
+        assert tree.log.count("This one continues with the old code.") >= number
         assert becomes(stored(ojs.enqueue("reloaded.answer")), "completed").result == 1
     jobs.write_text(APP.format(version=22))
     tree.says("Code changed: the worker restarts.")
