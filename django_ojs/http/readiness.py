@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Final
 
-from django.db import Error, connections
+from django.db import Error
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.models import Job
@@ -59,10 +59,8 @@ class Probe:
     def _ask(self, question: "_Question") -> None:
         try:
             # The check has a connection of its own, whose attempts to connect are limited in time.
-            link = question.link = connections.create_connection(database.alias())
-            options = link.settings_dict.get("OPTIONS") or {}
-            options = {**database.client_options(link.alias), **options}
-            options.pop("pool", None)
+            link = question.link = database.unpooled(database.alias())
+            options = {**database.client_options(link.alias), **link.settings_dict["OPTIONS"]}
             link.settings_dict = {**link.settings_dict, "OPTIONS": options}
             try:
                 question.answer = is_ready(link)

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial, wraps
@@ -43,6 +43,9 @@ T = TypeVar("T")
 #: the pauses add up to at most 4.5 seconds.
 RETRIES = 8
 FIRST_PAUSE = 0.02
+
+#: Seconds that a caller waits for what is done on another connection (see `elsewhere`).
+ELSEWHERE_TIMEOUT: Final = 10.0
 
 #: Seconds for which a caller that has other work waits for a lock. Most transactions hold a lock
 #: for less.
@@ -528,21 +531,44 @@ def _of(rows: QuerySet[Any], keys: list[Any]) -> QuerySet[Any]:
     return found
 
 
+def unpooled(using: str) -> BaseDatabaseWrapper:
+    """Return a new connection that commits each statement, and that belongs to no pool."""
+    link = connections.create_connection(using)
+    options = {**link.settings_dict["OPTIONS"]}
+    options.pop("pool", None)
+    link.settings_dict = {**link.settings_dict, "OPTIONS": options, "AUTOCOMMIT": True}
+    return link
+
+
 def elsewhere(function: Callable[[], T]) -> T:
     """Call a function outside of the caller's transaction, on another connection.
 
-    It must not wait for a lock without a limit, because the caller may hold the lock.
+    Raises OperationalError after ELSEWHERE_TIMEOUT: the caller may hold the lock, or the last
+    connection of a pooler, for which the function waits.
     """
+    done: Future[T] = Future()
+    using = alias()
 
     # Another thread has other connections.
-    def run() -> T:
+    def run() -> None:
         try:
-            return function()
-        finally:
-            connection().close()
+            connections[using] = unpooled(using)
+            try:
+                result = function()
+            finally:
+                connections.close_all()
+            done.set_result(result)
+        except BaseException as error:
+            done.set_exception(error)
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(run).result()
+    thread = threading.Thread(target=run, name="ojs-elsewhere", daemon=True)
+    thread.start()
+    thread.join(ELSEWHERE_TIMEOUT)
+    if not done.done():
+        raise OperationalError(
+            f"A second connection to the database did not finish within {ELSEWHERE_TIMEOUT:g} s."
+        )
+    return done.result()
 
 
 def after_commit(then: Callable[[], object], using: str | None = None) -> None:

@@ -149,8 +149,8 @@ def of(name: str) -> QueueConfig:
 
 def rules_of(name: str) -> int:
     """Return the rules of a queue as they were at most a second ago, by their bits."""
-    latest()
-    return remembered_rules(name)
+    stored = latest().rules
+    return remembered_rules(name) | stored.get(name, 0) | stored.get(DEFAULT_POLICY, 0)
 
 
 def remembered_rules(name: str) -> int:
@@ -201,7 +201,9 @@ def remember(
         frozenset(draining),
         _snapshots.view(),
     )
-    _snapshots.kept = snapshot
+    if snapshot.view is None or snapshot.view[1] is None:
+        # Other snapshots have changes that a savepoint may still roll back.
+        _snapshots.kept = snapshot
     return snapshot
 
 

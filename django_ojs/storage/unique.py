@@ -131,6 +131,7 @@ def _is_later(job: Job, other: Job) -> bool:
     return _changed_at(job) > _changed_at(other)
 
 
-def _changed_at(job: Job) -> datetime:
+def _changed_at(job: Job) -> tuple[datetime, bool]:
     times = (job.enqueued_at, job.activated_at, job.started_at, job.finished_at)
-    return max([job.created_at, *filter(None, times)])
+    # A failure that is retried leaves the times as they are.
+    return max([job.created_at, *filter(None, times)]), job.state == State.RETRYABLE

@@ -24,6 +24,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import database
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.figures import counts
 from tests.factories import GENERATED, EnvelopeFactory, in_state
@@ -340,6 +341,18 @@ def test_a_long_transaction_that_applies_the_settings_holds_up_nobody(settings: 
             cursor.execute("SET LOCAL lock_timeout = '1s'")
             add(queue="other")
     assert fill() == 1
+
+
+def test_a_process_opens_no_second_connection_for_bounds_that_are_stored(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.OJS = {**settings.OJS, "QUEUES": {NAME: {"backpressure": {"max_depth": 5}}}}
+    add()
+    bounds.configured.reset()  # as in another process
+    monkeypatch.delattr(database, "elsewhere")
+    with transaction.atomic():
+        add()
+    assert depth() == 2
 
 
 @pytest.mark.postgresql

@@ -13,13 +13,22 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fetch, retry
+from django_ojs.operations import ack, cancel, fail, fetch, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.factories import EnvelopeFactory, held, in_state, is_duplicate, jobs, push_on_road, read
+from tests.factories import (
+    BOOM,
+    EnvelopeFactory,
+    held,
+    in_state,
+    is_duplicate,
+    jobs,
+    push_on_road,
+    read,
+)
 from tests.held_key import held_key
 from tests.other_session import Other, until_one_waits
 from tests.testapp.models import Thing
@@ -249,6 +258,19 @@ def test_a_job_that_was_retried_since_an_old_snapshot_holds_its_key(isolation: s
         begin(isolation)
         other.do(partial(retry.retry, before.id)).result(BOUND)
         found = store(IGNORE)
+        assert (found.id, is_duplicate(found)) == (before.id, True)
+    assert [job.id for job in live()] == [before.id]
+
+
+@pytest.mark.postgresql
+def test_a_job_that_waits_for_its_retry_since_an_old_snapshot_holds_its_key(isolation: str) -> None:
+    states = ["available", "scheduled", "retryable"]
+    policy = UniquePolicy(keys=["args"], on_conflict="ignore", states=states)
+    before = in_state("active", type="test.race", args=[], unique=policy)
+    with Other() as other, transaction.atomic():
+        begin(isolation)
+        other.do(partial(fail.fail, before.id, BOOM)).result(BOUND)
+        found = store(policy)
         assert (found.id, is_duplicate(found)) == (before.id, True)
     assert [job.id for job in live()] == [before.id]
 

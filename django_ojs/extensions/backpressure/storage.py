@@ -19,6 +19,7 @@ neither count nor take the queue lock: it is admitted by a ticket, or finds the 
 SQLite has one writer, which can always count.
 """
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +45,9 @@ from django_ojs.storage.statements import Statements
 #: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
 #: timeouts.
 LOCK_TIMEOUT: Final = 5.0
+
+#: Seconds until a process tries again to store the bounds of the settings.
+_PAUSE: Final = 1.0
 
 _SLOTS: Final = 16
 #: A transaction's share without the queue lock is the bound divided by this: with some dozens of
@@ -205,12 +209,28 @@ def remove(queue: str) -> None:
         rebound(queue)
 
 
+def _outdated(wanted: Collection[str]) -> list[str]:
+    """Return the queues whose stored bounds are not those of their configurations."""
+    stored = {row.pop("queue"): row for row in _rows().values("queue", "slot", *_DERIVED)}
+    found = []
+    # The default comes first: a change of it deletes the rows of queues that inherit it.
+    for queue in sorted({*stored, *wanted}, key=lambda name: (name != DEFAULT, name)):
+        # The snapshot may be a second old; `rebound` reads the configuration again.
+        bound = queue_configs.of(queue).backpressure
+        if queue == DEFAULT and queue not in stored and not is_bounded(bound):
+            continue
+        if stored.get(queue) != _values(queue, bound):
+            found.append(queue)
+    return found
+
+
 class ConfiguredBounds:
     """The bounds of `OJS["QUEUES"]`, which each process writes once."""
 
     def __init__(self) -> None:
         #: The setting as it was applied last; None before the first time.
         self.queues: Mapping[str, object] | None = None
+        self._not_before = 0.0
 
     def apply(self) -> None:
         """Apply the bounds of the setting, even if it no longer has any."""
@@ -219,30 +239,27 @@ class ConfiguredBounds:
             return
 
         def operation() -> None:
-            rows = _rows().values("queue", "slot", *_DERIVED)
-            stored = {row.pop("queue"): row for row in rows}
-            # The default comes first: a change of it deletes the rows of queues that inherit it.
-            for queue in sorted({*stored, *wanted}, key=lambda name: (name != DEFAULT, name)):
-                # The snapshot may be a second old; `rebound` reads the configuration again.
-                bound = queue_configs.of(queue).backpressure
-                if queue == DEFAULT and queue not in stored and not is_bounded(bound):
-                    continue
-                if stored.get(queue) != _values(queue, bound):
-                    rebound(queue)
+            for queue in _outdated(wanted):
+                rebound(queue)
 
         def remember() -> None:
             self.queues = wanted
 
         if _has_long_transaction():
-            if _is_done_elsewhere(operation):
+            if time.monotonic() < self._not_before:
+                return
+            # Usually another process has stored them, and no second connection is needed.
+            if not _outdated(wanted) or _is_done_elsewhere(operation):
                 remember()
+            else:
+                self._not_before = time.monotonic() + _PAUSE
             return
         database.in_write_transaction(operation)
         database.after_commit(remember)
 
     def reset(self) -> None:
         """Apply the setting again the next time."""
-        self.queues = None
+        self.queues, self._not_before = None, 0.0
 
 
 configured: Final = in_memory_state.register(ConfiguredBounds())
