@@ -134,7 +134,7 @@ class _Instrumentation(Extension):
         as it is (ojs-distributed-tracing §6.2).
         """
         began = time.perf_counter()
-        envelopes = batch.jobs = list(batch.jobs)  # Each of alike jobs gets its own envelope.
+        envelopes = batch.jobs = list(batch.jobs)  # Equal jobs now have an envelope each.
         own = [each for each in envelopes if "traceparent" not in each.meta]
         results = self._enqueue_in_span(own, store) if own else store()
         queue = _common(each.queue for each in envelopes)

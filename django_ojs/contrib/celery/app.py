@@ -38,16 +38,16 @@ class _Configured:
         self._app = app
 
     def connect(self, receiver: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
-        """Call `receiver(sender=app)` then. This is a decorator too."""
+        """Call `receiver(sender=app)` once all tasks are declared. This is a decorator too."""
         _configured.append((receiver, self._app))
         return receiver
 
 
 class _Control:
-    """`app.control`: what a project does with the jobs that it has enqueued."""
+    """`app.control`, of which only `revoke` has an equivalent."""
 
     def revoke(self, task_id: str | Iterable[str], *args: Any, **kwargs: Any) -> None:
-        """Cancel a job or several; one that runs is interrupted."""
+        """Cancel one job or several; a running job is interrupted."""
         from django_ojs.contrib.celery.result import AsyncResult
 
         for each in [task_id] if isinstance(task_id, str) else task_id:
@@ -118,10 +118,10 @@ class Celery:
         related_name: str | None = "tasks",
         force: bool = False,
     ) -> None:
-        """Import the module of this name of each installed app when all are loaded.
+        """Import the module of this name from each installed app, once all apps are loaded.
 
-        The modules of `packages` are imported too. A function for them is not called, because it
-        would return installed apps.
+        The modules of `packages` are imported too. If `packages` is a function, it is not called,
+        because it would return installed apps.
         """
         if related_name is not None:
             task_modules.add(related_name)

@@ -32,7 +32,7 @@ def declare_all() -> None:
 
 
 def declare(name: str, entry: Mapping[str, Any]) -> None:
-    """Declare one entry. As in Celery, its task is enqueued on schedule even while one runs."""
+    """Declare one entry. As in Celery, its task is enqueued even while an earlier run goes on."""
     unknown = sorted(entry.keys() - _MEMBERS)
     if unknown:
         raise NoEquivalent(f"beat_schedule[{name!r}] has {unknown[0]!r}, which is not known.")

@@ -40,7 +40,7 @@ class Signature:
 
     @property
     def type(self) -> Any:
-        """The `task.Task`. Raises NotRegistered when this process has none."""
+        """The `task.Task`. Raises NotRegistered when this process does not have it."""
         if self.task not in registration.tasks:
             raise NotRegistered(self.task)
         return registration.tasks[self.task]
@@ -51,7 +51,7 @@ class Signature:
         return whole.type(*whole.args, **whole.kwargs)
 
     def clone(self, args: Arguments = None, kwargs: Keywords = None, **options: Any) -> Signature:
-        """Return a copy; these arguments come first. An immutable one keeps its own."""
+        """Return a copy, with these arguments first. An immutable one keeps its own arguments."""
         changed = replace(self, options={**self.options, **options}, kwargs=dict(self.kwargs))
         if self.immutable:
             return changed
@@ -119,7 +119,7 @@ class Signature:
         return chain(self, other)
 
     def stored(self) -> dict[str, Any]:
-        """Return this signature as an earlier job keeps it, with the id of its own future job."""
+        """Return this signature as the job before stores it, with the id of its own future job."""
         options = {k: v for k, v in self.options.items() if k not in ("task_id", "link")}
         return {
             "id": str(self.options.get("task_id") or ids.uuid7()),
@@ -255,7 +255,7 @@ def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -
     for first, *rest in chains:
         whole = Signature.from_stored(first).clone((decode(result),))
         then = [*([rest] if rest else []), *first["then"]]
-        # The job before it has done its work: a queue that is full must not fail it.
+        # The job before has done its work, and must not fail because a queue is full.
         with suppress(DuplicateJob):  # An earlier run has enqueued it.
             _enqueue(whole.request(then, on_full=_on_full()))
 
@@ -266,7 +266,7 @@ def enqueue_again(whole: Signature, retries: int) -> None:
 
 
 def _on_full() -> str:
-    """Return what is done if the queue of a job that follows another one is full."""
+    """Return what becomes of a job that follows another one if its queue is full."""
     return "outbox" if hooks.registry.has("outbox") else "block"
 
 

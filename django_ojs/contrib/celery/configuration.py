@@ -13,7 +13,7 @@ from django_ojs.contrib.celery.exceptions import NoEquivalent
 
 
 class Configuration(dict[str, Any]):
-    """`app.conf`: members are attributes too. These have an effect; others are only kept.
+    """`app.conf`: members are attributes too. These have an effect; others have none.
 
     `task_always_eager`, `task_eager_propagates`, `task_ignore_result`, `task_default_queue`,
     `task_routes` (names and patterns, with a queue and options), `task_time_limit`,

@@ -17,7 +17,7 @@ from django.core import signing
 from django_ojs.spec.errors import InvalidMetadata
 from django_ojs.spec.json import JSON
 
-#: The member of `meta` that has these values.
+#: The member of `meta` with the values of this module.
 META: Final = "celery"
 
 

@@ -56,7 +56,7 @@ class CeleryHandler(KeywordHandler):
             delivery_info={"routing_key": job.queue, "priority": job.priority},
             hostname=f"ojs@{socket.gethostname()}",
         )
-        # A class of tasks may define `__call__`. A test may replace the function.
+        # The class of the task may define `__call__`. A test may have replaced the function.
         function = self.task if self.function == self.task.run else self.function
         try:
             result = encode(run_task(self.task, request, function))
@@ -94,7 +94,7 @@ class CeleryHandler(KeywordHandler):
 
 
 def _whole_result(job: Claimed) -> JSON:
-    """Return the result of the step before, also one that is too large to be passed on."""
+    """Return the result of the step before, even if it is too large to be passed on."""
     assert job.workflow_id is not None
     if not apps.is_installed("django_ojs.extensions.workflows"):
         return job.parent_results[-1]

@@ -46,7 +46,7 @@ _current: ContextVar[tuple[Any, TaskRequest] | None] = ContextVar("django_ojs_ce
 
 
 def current_request(task: object) -> TaskRequest:
-    """Return the request of the run of a task, here and now."""
+    """Return the request of the current run of a task, or a new one outside of a run."""
     running = _current.get()
     return TaskRequest() if running is None or running[0] is not task else running[1]
 

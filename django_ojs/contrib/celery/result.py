@@ -62,7 +62,7 @@ class AsyncResult:
         return self.id
 
     def job(self) -> Job | None:
-        """Query the job. Return None if it does not exist, not yet or no longer."""
+        """Query the job. Return None if it is not enqueued yet, or was deleted."""
         try:
             return info.info(ids.parse_id(self.id))
         except (JobNotFound, OJSError):
@@ -81,7 +81,7 @@ class AsyncResult:
     def state(self) -> str:
         """Celery's name of the job's state; a job that does not exist is PENDING, as in Celery.
 
-        If an earlier task of its chain failed or was cancelled, it has the state of that task,
+        If an earlier task of its chain failed or was cancelled, this is the state of that task,
         provided that `parent` is known.
         """
         return _state(self._decisive())
@@ -207,7 +207,7 @@ class GroupResult:
         return len(self.results)
 
     def _decisive(self) -> Job | None:
-        """Query the job of a task that failed."""
+        """Query the first job that failed or was cancelled."""
         jobs = (each._decisive() for each in self.results)
         ended = (State.DISCARDED, State.CANCELLED)
         return next((job for job in jobs if job is not None and job.state in ended), None)
@@ -298,7 +298,7 @@ class EagerResult:
         """Do nothing: the task has ended."""
 
     def forget(self) -> None:
-        """Do nothing: no job has the result."""
+        """Do nothing: no result is stored."""
 
 
 def _check_may_wait() -> None:
@@ -320,7 +320,7 @@ def _state(job: Job | None) -> str:
 
 
 def _reported(job: Job) -> dict[str, Any]:
-    """Return what `update_state` reported of the run that is going on."""
+    """Return what `update_state` has reported about the present run."""
     if job.state != State.ACTIVE:
         return {}
     shown = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)

@@ -1,4 +1,4 @@
-"""One run of a task, a `task.Task`: its hooks, its retries, and what its outcome is."""
+"""One run of a task, a `task.Task`: its hooks, its retries and its outcome."""
 
 from __future__ import annotations
 

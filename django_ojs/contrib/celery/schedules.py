@@ -25,7 +25,7 @@ class crontab:
 
     @classmethod
     def from_string(cls, text: str) -> crontab:
-        """Return a schedule of the five fields of cron."""
+        """Return a schedule from the five fields of cron."""
         minute, hour, day_of_month, month_of_year, day_of_week = text.split()
         return cls(minute, hour, day_of_week, day_of_month, month_of_year)
 

@@ -1,4 +1,4 @@
-"""The signals of Celery that are about the run of a task. A worker sends them in its thread."""
+"""The signals of Celery that are about the run of a task. They are sent in its thread."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Task:
         """Enqueue a job with these arguments, in the transaction that is open."""
         return self.apply_async(args, kwargs)
 
-    #: Celery's Django integration sends these after the commit. Here the job is part of it.
+    #: Celery's Django integration sends these after the commit, which stores the job here.
     delay_on_commit = delay
 
     def apply_async(
@@ -219,7 +219,7 @@ class Task:
             raise MaxRetriesExceededError(f"{self.name} was retried {request.retries} times.")
         declared = self.most_retries
         if throw and declared is not None and request.retries >= declared:
-            # Its job has no further attempt.
+            # The job has no attempt left.
             raise NoEquivalent(
                 f"{self.name}: retry(max_retries={limit}) is more than the {declared} retries that "
                 f"the task declares. Write @shared_task(max_retries={limit})."

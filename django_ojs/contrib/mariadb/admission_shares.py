@@ -9,8 +9,8 @@ holders of the other shares add, however they end.
 Near the bound a producer holds all shares, so that no other adds jobs, and counts. It waits for the
 holders, one such producer after the other: the row of `Kind.QUEUE` or `Kind.PART` says whose turn
 it is. A transaction that holds a share already does not wait for its turn, because the other one
-may wait for that share: it is rejected at once, where the server would end the deadlock with the
-whole transaction.
+may wait for that share: it is rejected at once, where the server would end the deadlock by
+rolling back the whole transaction.
 
 Row locks stay when a savepoint is rolled back, and no statement says which of them a transaction
 has. What a transaction has added is remembered with Django's transaction (`_Spent`); the rows are
@@ -32,7 +32,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.contrib.mariadb.row_locks import SKIP, SLOTS, WAIT, Kind, RowLocks, slot
 from django_ojs.spec.states import WAITING, State
 
-#: The shares of a queue or a part of one: as many transactions add jobs at the same time.
+#: The shares of a queue or a part of one: this many transactions can add jobs at the same time.
 SHARES: Final = 32
 #: A share is this part of the bound, so that all of them are a quarter of it.
 _PARTS: Final = 4 * SHARES
@@ -47,7 +47,7 @@ _DEFAULT: Final = "_default"
 
 #: The ceilings of a queue by jobs and by bytes, and the bytes of a ticket.
 BoundRow = tuple[int | None, ...]
-#: In place of the row of a queue that has none, if the default policy has one.
+#: Stands for the row of a queue that has no row, if the default policy has one.
 _INHERITED: Final[BoundRow] = ()
 
 
@@ -85,7 +85,7 @@ class Shares(RowLocks):
     """Admission by shares; to be mixed in before a dialect, as `RowLocks` is."""
 
     def uses_shares(self, connection: BaseDatabaseWrapper) -> bool:
-        """Say whether shares hold: each transaction sees at once what another one has committed.
+        """Say whether shares hold: a transaction must see at once what others have committed.
 
         Otherwise the lock of the name alone is taken, and no share.
         """
@@ -181,7 +181,7 @@ class Shares(RowLocks):
         share, shares = _share(bound)
         spent = _spent(connection)
         needed = ceil((cost + (spent.jobs[kind, name] if spent else 0)) / share)
-        # A transaction that goes on counts first too, so that it holds no share for nothing.
+        # A transaction that outlasts a rejection counts first too, so as to hold no share in vain.
         if needed > shares or not (alone or room() >= share * shares):
             return False
         spent = spent or _new_spent(connection)
@@ -216,7 +216,7 @@ class Shares(RowLocks):
     ) -> bool:
         """Lock a name and all of its shares.
 
-        Return whether the transaction sees what was committed meanwhile.
+        Return whether the transaction sees what was committed while it waited.
         """
         ends_at = time.monotonic() + timeout
 

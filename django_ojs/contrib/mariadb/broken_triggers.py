@@ -1,11 +1,11 @@
 """Changes that MariaDB rejects because it has read the triggers of a table in part (1064).
 
 The server reads the triggers of a table each time it opens the table anew. When the statement for
-which it does so is ended meanwhile, by KILL, by a time limit, or by a transaction of another node
-of a cluster, it takes the end for a syntax error, and keeps the table open with it: every change
-through that open table fails, in all sessions, until it is closed. FLUSH TABLES closes the tables
-that no statement uses now, and waits for no transaction. Then the statement runs again where it
-was: the server has undone it, and not its transaction.
+which it does so is ended during that, by KILL, by a time limit, or by a transaction of another node
+of a cluster, it takes the end for a syntax error, and keeps the error with the open table. Every
+change through this table fails, in all sessions, until it is closed. FLUSH TABLES closes the tables
+that no statement uses now, and waits for no transaction. Then the statement runs again in the
+same transaction: the server has undone only the statement.
 """
 
 import logging
@@ -50,7 +50,7 @@ class BrokenTriggers(OperationalError):
 
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    """Let the statements of a new connection to MariaDB run again (signal connection_created)."""
+    """Let a new connection run such statements again (signal connection_created)."""
     wrappers.install(connection, _run)
 
 

@@ -1,4 +1,4 @@
-"""MariaDB 10.11 and later. It is new: docs/how-to/use-mariadb.md says what is tested.
+"""MariaDB 10.11 and later. The support is new: docs/how-to/use-mariadb.md says what is tested.
 
 An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
 first, in one transaction: `_whole`. Only row locks end with a transaction (see `row_locks`). There
@@ -206,9 +206,9 @@ def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[s
 def _repeated(
     method: Callable[Concatenate[D, BaseDatabaseWrapper, P], T],
 ) -> Callable[Concatenate[D, BaseDatabaseWrapper, P], T]:
-    """Repeat a method that opens its own transaction when the server ends a deadlock with it.
+    """Repeat a method that opens its own transaction if a deadlock has ended the transaction.
 
-    On other databases it is one statement, which cannot deadlock, and its callers rely on that.
+    On other databases the method is one statement, which cannot deadlock: its callers rely on it.
     """
 
     @wraps(method)
@@ -299,7 +299,7 @@ class MariaDB(GaleraLocks):
         alone = not connection.in_atomic_block
         with suppress(_NotAdmitted), self._whole(connection):
             if not self.admit_queues(connection, bounds, added, alone=alone):
-                raise _NotAdmitted  # This gives the locks back, if the transaction is its own.
+                raise _NotAdmitted  # Gives the locks back, unless the transaction is the caller's.
             found = self._insert_rows(connection, rows, generated_ids)
             return new_rows(envelopes, found) if found or len(rows) > 1 else None
         return None
@@ -326,7 +326,7 @@ class MariaDB(GaleraLocks):
         except IntegrityError as error:
             if is_new or _code(error) != _DUPLICATE_KEY:
                 raise
-            # Only the statement was undone. One by one, the jobs with other ids are stored.
+            # Only the statement was undone. The jobs are stored one by one, without the duplicates.
             if len(jobs) == 1:
                 return []
             return [found for job in jobs for found in self._insert(connection, [job], is_new)]
@@ -358,7 +358,7 @@ class MariaDB(GaleraLocks):
         self._set_back(connection, variable, former)
 
     def _set_back(self, connection: BaseDatabaseWrapper, variable: str, former: object) -> None:
-        """Set a variable back, because it outlasts the transaction, even a broken one."""
+        """Set a variable back, even in a broken transaction, which the variable outlasts."""
         is_broken, connection.needs_rollback = connection.needs_rollback, False
         try:
             self._run(connection, "set_variable", [former], variable=variable)
@@ -569,7 +569,7 @@ class MariaDB(GaleraLocks):
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
             wrong = self.read(connection, Difference)
-            # They are written as changes, so that what others commit in between is added too.
+            # The differences are written as changes, so that those of other transactions count.
             for each in wrong:
                 jobs, size = each.actual - each.counted, each.bytes - each.counted_bytes
                 self._run(connection, "add_change", [each.queue, each.state, jobs, size])

@@ -4,7 +4,7 @@ The lock of a row holds on its own node. What another node does is compared at C
 rows that were written: two transactions that lock the same row on two nodes, and do not change it,
 both commit. So on a node of a cluster a lock of `ojs_lock` is a change of the row as well. If
 transactions on two nodes hold it at once, the first to commit wins, and the other gets the error of
-a deadlock (1213), whether it had waited for the lock or had read something meanwhile.
+a deadlock (1213), whether it waited for the lock or had already read something.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Changes above the largest message that MariaDB takes (`max_allowed_packet`).
+"""Reject changes above the largest message that MariaDB takes (`max_allowed_packet`).
 
-The server ends the connection when it gets a larger one, as if it were away, and the client would
-send it again for ever. So what is too large is rejected before it is sent: the connection, and the
+The server ends the connection when it gets a larger message, as if it were away, and the client
+would send it again for ever. So it is rejected before it is sent: the connection, and the
 caller's transaction, stay usable.
 """
 

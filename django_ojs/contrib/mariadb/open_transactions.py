@@ -1,6 +1,6 @@
 """Whether a handler has left a transaction open, which mysqlclient does not show.
 
-The server knows it, and a question is a round trip. So it is asked only after a statement that may
+The server knows it, but to ask costs a round trip. So it is asked only after a statement that may
 have begun a transaction, such as BEGIN, or without autocommit: most jobs execute none of these.
 """
 
@@ -43,7 +43,7 @@ def is_open(connection: BaseDatabaseWrapper) -> bool:
             cursor.execute("SELECT @@in_transaction")
             found = bool(cursor.fetchone()[0])
     except wrapper.Database.Error:
-        # It may have been rolled back, and its job must not be completed then.
+        # The transaction may have been rolled back: its job must not be completed.
         return True
     if not found:
         _may_be_open.discard(link)

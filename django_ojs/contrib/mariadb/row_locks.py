@@ -20,7 +20,7 @@ from django_ojs.storage.dialects.base import Dialect
 
 #: Rows of a kind.
 SLOTS: Final = 4096
-#: The end of a statement that locks rows: it waits for none, or for some seconds.
+#: The end of a statement that locks rows: it skips locked ones, or waits some seconds for them.
 SKIP: Final = "SKIP LOCKED"
 WAIT: Final = "WAIT "
 
@@ -47,7 +47,7 @@ class RowLocks(Dialect):
         self, connection: BaseDatabaseWrapper, slots: Iterable[int], how: str = ""
     ) -> dict[int, bool]:
         """Lock rows until the transaction ends. Return the locked rows, and for each whether a
-        later statement sees what was committed meanwhile.
+        later statement sees what was committed while this one waited.
 
         `how` is the end of the statement. With `SKIP`, rows that another transaction has
         locked are left out.

@@ -54,7 +54,7 @@ class AuditEntryAdmin(OperatorModelAdmin):
                 if page is not None:
                     shown = [row_of(each, search, shown_key=shown_key) for each in page.rows]
             if shown and search.object:
-                # The search must not tell whether there is a hidden key.
+                # The search must not reveal whether there is a hidden key.
                 shown = [row for row in shown if row.object_query]
         context: dict[str, Any] = {
             "q": text,

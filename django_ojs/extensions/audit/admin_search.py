@@ -26,7 +26,7 @@ QUALIFIERS: Final[dict[str, StrOrPromise]] = {
     "object": gettext_lazy("object:queue/email, or object:email (of any type)"),
     "day": "day:2026-01-31",
 }
-#: Who acted, by the name of a list.
+#: The kinds of actors that the lists of people and of programs show.
 PEOPLE: Final = (ActorKind.USER, ActorKind.COMMAND)
 PROGRAMS: Final = tuple(kind for kind in ActorKind if kind not in PEOPLE)
 #: The most entries that a search without an index reads, such as one for the beginning of a name.

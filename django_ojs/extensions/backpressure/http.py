@@ -29,7 +29,7 @@ def policy_of(request: HttpRequest, types: Collection[str]) -> FullPolicy | None
     Raises InvalidRequest.
 
     The header says how long to wait for room. Without it, the `on_full` applies that the handlers
-    of the types declare; where they differ, none does. A request that finds HTTP_WAITING_REQUESTS
+    of the types declare; where they differ, none holds. A request that finds HTTP_WAITING_REQUESTS
     others waiting in this process does not wait.
     """
     given = request.META.get(_META)

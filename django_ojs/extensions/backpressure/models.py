@@ -21,10 +21,10 @@ class Bound(StoredModel):
     until = models.BigIntegerField(default=-1)
     #: How many tickets a transaction may take with its first shared lock (see `storage`).
     share = models.BigIntegerField(default=0)
-    #: Above this, in jobs and in bytes, the queue lock is needed; NULL: no bound of this kind.
+    #: Above this, in jobs and in bytes, the queue lock is needed. NULL means no bound of this kind.
     ceiling = models.BigIntegerField(null=True)
     ceiling_bytes = models.BigIntegerField(null=True)
-    #: Bytes for which a job needs one more ticket; NULL: each job needs one, at any size.
+    #: Bytes for which a job needs one more ticket. NULL means one ticket at any size.
     unit = models.BigIntegerField(null=True)
 
     class Meta:

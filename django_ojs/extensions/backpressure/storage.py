@@ -86,7 +86,7 @@ class Load:
         )
 
     def pressure(self, bound: Backpressure) -> float:
-        """Return which part of the bound is used; of two bounds, of the one that is fuller."""
+        """Return which part of the bound is used: the larger part, if there are two bounds."""
         parts = [0.0]
         if bound.max_depth:
             parts.append(self.jobs / bound.max_depth)
@@ -139,7 +139,7 @@ def renew_tickets(queue: str, *, wait: bool = True) -> None:
 def _renew_tickets(queue: str, wait: bool) -> None:
     subject = f"tickets of {queue}"
     if database.dialect().lock_subject(database.connection(), subject, wait=wait):
-        # It takes one ticket.
+        # This admission takes one ticket.
         _admit(queue, Load(jobs=1, size=0), alone=True)
 
 
@@ -310,7 +310,7 @@ def _is_done_elsewhere(operation: Callable[[], object]) -> bool:
     """Run an operation in a transaction of its own. Return False if that is not possible now."""
 
     def run() -> None:
-        # The caller may hold a lock that it needs.
+        # The caller may hold a lock that the operation needs.
         with database.hardly_waiting():
             database.in_write_transaction(operation)
 
@@ -370,7 +370,7 @@ def lock_timeout(*, is_tried_again: bool) -> float:
 
 
 def load(queue: str) -> Load:
-    """Return the load of a queue: the jobs that are committed or of this transaction."""
+    """Return the load of a queue: the jobs that are committed, or added by this transaction."""
     found = database.dialect().counts(
         database.connection(), "state", queues=[queue], states=[*sorted(WAITING), State.ACTIVE]
     )

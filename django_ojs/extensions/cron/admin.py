@@ -285,16 +285,16 @@ def _runs(name: str) -> list[_Run]:
 
 
 def _template(request: HttpRequest, job: CronJob) -> str:
-    """Return the job that it enqueues as JSON, or "" for a user who may not see arguments."""
+    """Return the enqueued job as JSON, or "" for a user who may not see arguments."""
     if not payload_permission.may_see(request):
         return ""
     return json.pretty(redacted(limit_key_text.in_document(job.template)))
 
 
 def _may_edit_args(request: HttpRequest, job: CronJob | None) -> bool:
-    """Return whether the form has the arguments.
+    """Return whether the form has a field for the arguments.
 
-    It has none if any of them is redacted, because it would store the redacted value.
+    It has none if an argument is redacted, because the form would store the redacted value.
     """
     args = None if job is None else job.template.get("args")
     shown = args if job is None else redacted_args(args, parameters_of(job.type))

@@ -45,7 +45,7 @@ class _Result:
     definition: Definition | None = None
     reason: str = ""
     left_out: list[str] = field(default_factory=list)
-    #: Names that differ here, by the names that Celery has.
+    #: Names that differ here, by their names in Celery.
     renamed: dict[str, str] = field(default_factory=dict)
 
 
@@ -98,7 +98,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
             expression=expression,
             timezone=zone,
             template=template,
-            # Celery does not keep two runs apart either.
+            # In Celery two runs may overlap as well.
             overlap_policy=OverlapPolicy.ALLOW.value,
             enabled=bool(row["enabled"]),
             description=row.get("description") or None,

@@ -21,7 +21,7 @@ class SkipReason(StrEnum):
     MISSED = "missed"
     #: An enqueue middleware dropped the job.
     DROPPED = "dropped"
-    #: The unique policy of the job found another one.
+    #: The unique policy of the job found another job.
     DUPLICATE = "duplicate"
     #: The job was rejected: it breaks a rule that holds now, or a middleware failed.
     REJECTED = "rejected"
@@ -57,7 +57,7 @@ class Schedule:
         at: datetime,
         by: str = "",
     ) -> NewEvent:
-        """Return the event of an enqueued job. `by` is the operator, if one asked for it."""
+        """Return the event of an enqueued job. `by` is the operator who asked for it, if any."""
         data = {
             "job_id": str(job_id),
             "job_type": job_type,

@@ -44,9 +44,9 @@ class CronJob(StoredModel):
         max_length=16, choices=OverlapPolicy.choices, default=OverlapPolicy.SKIP
     )
     enabled = models.BooleanField(default=True)
-    description = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: none was given
+    description = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL if none was given
     owner = models.CharField(max_length=8, choices=CronOwner.choices, default=CronOwner.API)
-    #: For a cron job that the code declares: the project (SERVICE_NAME), and the function.
+    #: The project (SERVICE_NAME) and the function, if code declares the cron job.
     service = models.CharField(max_length=255, blank=True, editable=False)
     defined_in = models.CharField(max_length=512, blank=True, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -59,7 +59,7 @@ class CronJob(StoredModel):
     #: Occurrences that passed while no scheduler ran.
     missed_count = models.PositiveBigIntegerField(default=0, editable=False)
     #: Occurrences without a job since the last run: how many, and since when. And why the latest
-    #: one had none (`cron_events.SkipReason`), with the job that is the reason.
+    #: occurrence had no job (`cron_events.SkipReason`), with the job that is the reason.
     skipped_count = models.PositiveBigIntegerField(default=0, editable=False)
     skipped_since = models.DateTimeField(null=True, editable=False)
     skipped_why = models.CharField(max_length=16, blank=True, editable=False)
@@ -93,7 +93,7 @@ class CronRunPhase(models.TextChoices):
 
     #: Its job is pending until the earlier runs have ended (overlap policy "enqueue").
     HELD = "held", _("Held")
-    #: Its job had not ended when that was checked last.
+    #: Its job had not ended when it was last checked.
     OPEN = "open", _("Open")
     ENDED = "ended", _("Ended")
 

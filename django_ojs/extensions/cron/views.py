@@ -61,7 +61,7 @@ class CronJobDetail(OJSView):
         return _both(self.find(name))
 
     def patch(self, request: HttpRequest, name: str) -> dict[str, Any]:
-        """Enable or disable it, also if code owns it."""
+        """Enable or disable the cron job, even if code owns it."""
         data = self.body()
         if not isinstance(fields.required(data, "enabled"), bool):
             raise InvalidRequest.of("enabled", "must be a boolean")

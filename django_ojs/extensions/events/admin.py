@@ -41,7 +41,7 @@ _MAX_LENGTH: Final = 300
 _MAX_OF_JOB: Final = 50
 _MAX_OF_QUEUE: Final = 10
 
-#: How the types of events begin whose subject is a limit key.
+#: The prefix of the types of events whose subject is a limit key.
 _OF_KEYS: Final = "rate_limit."
 
 

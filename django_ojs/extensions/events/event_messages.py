@@ -17,7 +17,7 @@ from django_ojs.models import Job
 from django_ojs.spec import published, times
 from django_ojs.spec.states import TERMINAL
 
-#: The ids of messages that contain a cursor but are none: the id of the end of a job, and the id of
+#: Ids of messages that contain a cursor and more: the id of the end of a job, and the id of
 #: the first of an event's two messages.
 _PART: Final = re.compile(r"(?P<end>[0-9]{1,18})-[0-9]{1,18}|(?P<first>[1-9][0-9]{0,17})\.0")
 

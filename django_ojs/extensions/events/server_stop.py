@@ -16,7 +16,7 @@ def watch_signals() -> None:
     """Let the streams of this process end when a signal stops its server.
 
     Call it in the main thread, after the server has set its handlers, which are then called as
-    well. A signal without one ends the process at once or is ignored: streams have nothing to do.
+    well. Any other signal ends the process at once or is ignored: streams have nothing to do.
     """
     for number in SIGNALS:
         handler = signal.getsignal(number)

@@ -29,7 +29,7 @@ def _events(value: object) -> frozenset[published.EventType]:
     # `job.state_changed` stands for the events of all transitions.
     wanted = published.TRANSITIONS if published.STATE_CHANGED in patterns else frozenset()
     patterns = tuple(pattern for pattern in patterns if pattern != published.STATE_CHANGED)
-    # A misspelt type must not be noticed only when its events are needed.
+    # A misspelt type must be rejected now, not noticed when its events are needed.
     if not all(published.matching([pattern]) for pattern in patterns):
         raise ValueError
     return published.matching(patterns) | wanted

@@ -27,7 +27,7 @@ def matches_state_changed(patterns: Iterable[str]) -> bool:
 def state_change(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the `job.state_changed` for an event, or None if the event is not a transition.
 
-    The first event of a job is none, because the job had no state before.
+    The first event of a job is not one, because the job had no state before.
     """
     data = event["data"]
     if event["type"] not in TRANSITIONS or "previous_state" not in data:

@@ -17,7 +17,7 @@ from django_ojs.spec import ids, json
 from django_ojs.spec.published import EventType, NewEvent, PastEvent
 from django_ojs.storage import database, notify, raw_queries
 
-#: Events that get positions in one transaction. No other process can assign any meanwhile.
+#: Events that get positions in one transaction. No other process can assign any until its end.
 ASSIGNED_AT_ONCE = 1000
 
 

@@ -78,7 +78,7 @@ def _url(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     parts = urlsplit(value)
-    # `port` raises ValueError for one above 65535.
+    # `port` raises ValueError for a number above 65535.
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError
     # A key in the URL would be logged; `api_key` is not.

@@ -70,7 +70,7 @@ class OutboxExtension(Extension):
             registry.compile()
 
     def may_find(self) -> str:
-        """Return the condition that an entry was rejected; none if there are other outboxes."""
+        """Return the condition that an entry was rejected, or "" if there are other outboxes."""
         from django_ojs.extensions.outbox.findings import condition
 
         return condition()

@@ -95,7 +95,7 @@ def _deliver(queue: str, using: str) -> int:
     with suppress(OJSError):
         if done := _store(entries, using):
             return done
-    # Another transaction has locked some of them, or some are rejected: one at a time.
+    # Another transaction has locked some of them, or some are rejected: try each one alone.
     done, full = 0, set[str]()
     for entry in entries:
         if entry.tenant_id in full:

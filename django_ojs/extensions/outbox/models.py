@@ -40,7 +40,7 @@ class OutboxEntry(StoredModel):
     queue = models.CharField(verbose_name=_("queue"), max_length=255)
     tenant_id = models.CharField(max_length=255, editable=False)
     # It is computed from the arguments as the caller gave them, before a middleware changed them.
-    unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL: no policy
+    unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL without a policy
     envelope = models.TextField()
     state = models.CharField(
         verbose_name=_("state"), max_length=16, choices=Delivery, default=Delivery.PENDING
@@ -50,7 +50,7 @@ class OutboxEntry(StoredModel):
     error_message = models.CharField(verbose_name=_("error message"), max_length=1000, blank=True)
     created_at = models.DateTimeField(verbose_name=_("created at"), db_default=Now())
     next_try_at = models.DateTimeField(verbose_name=_("next try at"), null=True)
-    # Which jobs behind it wait until then as well.
+    # Which jobs behind this one wait until `next_try_at` as well.
     holds_back = models.CharField(max_length=8, blank=True, default="", editable=False)
     sent_at = models.DateTimeField(verbose_name=_("sent at"), null=True)
 

@@ -62,7 +62,7 @@ DELIVERED: Final = Result(outcome=DeliveryOutcome.DELIVERED)
 
 
 def unreachable(error: Unreachable) -> Result:
-    """Return the result without a valid response: the jobs are sent later."""
+    """Return the result of a request without a valid response: the jobs are sent later."""
     return Result(
         outcome=DeliveryOutcome.LATER,
         code="unreachable",

@@ -227,7 +227,7 @@ def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
     sent = f"state = '{Delivery.SENT.value}'"
     rejected = f"state = '{Delivery.REJECTED.value}'"
     sent = raw_queries.is_older(OutboxEntry, "sent_at", sent, keep_sent)
-    # The first time is at the end of an index, the second one decides.
+    # `created_at` has an index; `sent_at`, the time of the rejection, decides.
     times = ("created_at", "coalesce(sent_at, created_at)")
     both = [raw_queries.is_older(OutboxEntry, time, rejected, keep_rejected) for time in times]
     return f"({sent} OR ({' AND '.join(both)}))"
@@ -236,8 +236,8 @@ def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
 def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: int) -> int:
     """Delete sent and rejected rows after their retention times, oldest first. Return how many."""
     count = 0
-    # A job may have waited for long before its rejection, so both times are compared. The index has
-    # the creation.
+    # A job may have waited for long before its rejection, so `sent_at` decides. `created_at` is
+    # compared because it has an index.
     since = Now() - keep_rejected
     was_sent = Q(sent_at__isnull=True) | Q(sent_at__lt=since)
     for old, order in (

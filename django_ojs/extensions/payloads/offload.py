@@ -1,7 +1,7 @@
 """Offloading of large arguments (payload-limits §5): the client stores them in S3.
 
 The key of an object names its job: `<prefix><day of its id>/<job id>/<call>-<index>.json`. The
-sweep removes an object whose job does not exist, also after a rollback.
+sweep removes an object whose job does not exist, such as after a rollback.
 """
 
 import hashlib
@@ -204,8 +204,8 @@ def _is_small(arg: object, over: int) -> bool:
 def _folder(job_id: UUID) -> str:
     config = of(PayloadSettings).offload
     assert config is not None
-    # The id contains the day of its creation. A client's own id may contain any day, which only
-    # distributes the objects.
+    # The id contains the day of its creation. A client's own id may contain any day, which
+    # does no harm.
     day = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC) if _is_sane(job_id) else None
     return f"{config.root}{day:%Y-%m-%d}/{job_id}/" if day else f"{config.root}unknown/{job_id}/"
 

@@ -49,7 +49,7 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     if not old:
         return []
     keys = set(old.values())
-    # These are read first, because a job that leaves the outbox meanwhile is then found among the
+    # The outboxes are read first, because a job that leaves one in between is then found among the
     # jobs.
     known = set(kept(keys, everywhere=True))
     known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))

@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Marker:
-    """A vertical line at a column, such as of a pause; its tooltip says what happened."""
+    """A vertical line at a column, such as for a pause; its tooltip says what happened."""
 
     x: str
     title: str

@@ -40,7 +40,7 @@ class _Runs:
     failed: list[datetime] = field(default_factory=list)
     completed: list[datetime] = field(default_factory=list)
     error: str = ""
-    #: The releases of the workers on which they failed, "" if one has none or is gone.
+    #: The releases of the workers on which runs failed; "" for a worker of unknown release.
     releases: set[str] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
 
@@ -67,7 +67,7 @@ def condition() -> str:
 def found() -> list[Finding]:
     """Find types with too many failed runs in the last minutes, or whose last runs all failed.
 
-    A type that works again is only an advice, which says since when.
+    A type that works again is only advice, which says since when.
     """
     latest = _latest()
     figures = {

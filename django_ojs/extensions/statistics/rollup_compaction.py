@@ -112,7 +112,7 @@ def _sum_up(parts: QuerySet[Rollup], at: datetime | None = None) -> int:
     """Replace the rows of each queue and type by their sum, for each minute or at the minute `at`.
 
     Return how many fewer rows there are. Rows that another worker has locked are left: it may have
-    lost the lease while it does the same, and a worker that waited for it would lose it too.
+    lost the lease during this work, and a worker that waits for it would lose the lease as well.
     """
     by_key: dict[tuple[datetime, str, str], list[Rollup]] = {}
     for part in parts.select_for_update(skip_locked=True):

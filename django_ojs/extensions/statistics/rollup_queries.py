@@ -181,7 +181,7 @@ class _Histogram(JSONField):
 class BucketSums(Aggregate):
     """The sum of each bucket of a histogram, as a list.
 
-    It is one expression, because Django would take longer for 24 than the database for the sums.
+    It is one expression, because Django would take longer for 24 of them than the sums take.
     """
 
     output_field = _Histogram()

@@ -29,7 +29,7 @@ FLUSH_EVERY = 10.0
 #: FLUSH_EVERY is over and another connection has to be opened.
 DUE = 9.0
 
-#: The last bucket has all durations above an hour and a sixth.
+#: The last bucket has all durations above 70 minutes.
 BUCKETS = 24
 
 #: Steps of the search for a percentile inside its bucket, which find it to a thousandth of the

@@ -23,7 +23,7 @@ WINDOW: Final = timedelta(minutes=1)
 class QueueFigures:
     """The runs of a queue that ended within the window, and their share of the runs of all queues.
 
-    `wait_ms` is the mean time from available to started of the completed ones, None without any.
+    `wait_ms` is the mean time from available to started of the completed jobs; None without any.
     """
 
     queue: str
@@ -37,8 +37,8 @@ class QueueFigures:
 class PoolShare:
     """The share of a queue in the runs of the queues of a pool.
 
-    `planned` is the share that the strategy gives it while all of them have jobs; None for the
-    strategy `strict`, which plans none, and for a pool with `*`.
+    `planned` is the share that the strategy gives the queue while all queues of the pool have
+    jobs; None for the strategy `strict`, which plans no shares, and for a pool with `*`.
     """
 
     queue: str

@@ -116,7 +116,7 @@ def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
 
 
 def _lacks_mark(job: Any, readmission: Readmission) -> bool:
-    """Whether a job has moved to a queue that names tenants, or is from before it did."""
+    """Whether a job without the mark is to wait in a queue that has bounds or turns of tenants."""
     if job.marks & MARK or job.pk in readmission.left_out:
         return False
     return has_tenants(queue_configs.of(readmission.queue or job.queue))

@@ -94,5 +94,5 @@ FIELDS: Final = QueueFields(
 
 
 def has_tenants(config: QueueConfig) -> bool:
-    """Whether a queue's configuration names tenants: has bounds or turns for them."""
+    """Whether a queue's configuration has bounds or turns of tenants."""
     return config.part(TenantLimits) is not None or config.part(TenantFairness) is not None

@@ -38,7 +38,7 @@ def tenant_of(meta: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantLimits:
-    """The bounds of tenants on their waiting jobs in a queue; None is unbounded."""
+    """The bounds of tenants on their waiting jobs in a queue; None means no bound."""
 
     max_queue_depth: int | None = None
     #: The bounds of single tenants, which take precedence.
@@ -66,7 +66,7 @@ class TenantLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFairness:
-    """The shares of tenants in the claims of a queue: jobs in a turn."""
+    """The shares of tenants in the claims of a queue, as jobs in a turn."""
 
     weights: Mapping[str, int] = field(default_factory=dict)
     default_weight: int = 1
@@ -77,7 +77,7 @@ class TenantFairness:
         if not values or not values.get("enabled"):
             return None
         given = {name: weight for name, weight in (values.get("weights") or {}).items() if weight}
-        # The document writes tenant:NAME; the name itself takes precedence.
+        # The specification writes tenant:NAME; the name itself takes precedence.
         weights = {name.removeprefix(_PREFIX): weight for name, weight in given.items()} | given
         return cls(weights=weights, default_weight=values.get("default_weight") or 1)
 

@@ -45,7 +45,7 @@ INTERVAL: Final = 3600.0
 
 
 def fill_in(envelopes: Sequence[Envelope]) -> None:
-    """Mark new jobs whose queues name tenants, before they are stored."""
+    """Mark new jobs of queues that have bounds or turns of tenants, before they are stored."""
     configs = queue_configs.current()
     for envelope in distinct(envelopes):
         is_named = configs is not None and has_tenants(configs.of(envelope.queue))
@@ -63,7 +63,7 @@ def lock(queue: str, tenant: str, *, is_tried_again: bool = False) -> bool:
 
 
 def mark(queue: str) -> int:
-    """Mark the unfinished jobs that have no mark, in a queue that names tenants.
+    """Mark the unfinished jobs of a queue, if it has bounds or turns of tenants.
 
     Return how many jobs were changed, about `_MOST` at most.
     """
@@ -99,10 +99,10 @@ def _unmarked(jobs: "QuerySet[Job]") -> "QuerySet[Job]":
 
 
 class JobMarker:
-    """Marks the unfinished jobs without a mark, in all queues that name tenants.
+    """Marks the unfinished jobs of all queues that have bounds or turns of tenants.
 
-    No index has these jobs, so a scan reads all unfinished jobs of a queue. It is made at each call
-    only while such jobs are expected, and otherwise once an hour.
+    No index has jobs without a mark, so a scan reads all unfinished jobs of a queue. It is made at
+    each call only while such jobs are expected, and otherwise once an hour.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -92,7 +92,7 @@ def _of_tenant(readmission: Readmission, tenant: str) -> list[UUID]:
 
 
 def _of_others(tenant: str) -> Q:
-    # It may also find a job whose `tenant_id` is no valid id.
+    # This may also find a job whose `tenant_id` is not a valid id.
     named, has_none = ~Q(meta__tenant_id=tenant), Q(meta__tenant_id__isnull=True)
     return named & ~has_none if tenant == DEFAULT_TENANT else named | has_none
 

@@ -52,7 +52,7 @@ class TenantStatements:
         AND meta ->> '$.tenant_id' NOT GLOB '*[^a-zA-Z0-9._:-]*'
         AND length(meta ->> '$.tenant_id') <= {MAX_LENGTH}
         THEN meta ->> '$.tenant_id' ELSE '{DEFAULT_TENANT}' END"""
-    #: The condition that the queue of a job names tenants.
+    #: The condition that a job has the mark of this extension.
     marked: ClassVar[str] = _IS_MARKED
 
     def __init__(self, dialect: Dialect) -> None:
@@ -74,7 +74,7 @@ class TenantStatements:
         return False
 
     def lock(self, queue: str, tenant: str, timeout: float) -> bool:
-        """Lock a tenant of a queue until the transaction ends: no other one adds jobs to it.
+        """Lock a tenant of a queue until the transaction ends, so that no other adds jobs to it.
 
         Wait for the transactions that have added jobs to it. Raises OperationalError after
         `timeout` seconds, or on a deadlock. Return False if the transaction sees only what was
@@ -160,7 +160,7 @@ class _PostgreSQL(TenantStatements):
         with locks_that_fit():
             admitted = self.files.rows("admit", values)[0][0]
         if admitted is None:
-            # This transaction has its lock. Another one that adds no jobs can count.
+            # This transaction now has the shared lock. Another one, which adds no jobs, can count.
             count = partial(self.files.rows, "admit", {**values, "jobs": 0})
             admitted = database.elsewhere(count)[0][0]
         return bool(admitted)
@@ -193,7 +193,7 @@ class _PostgreSQL(TenantStatements):
 
 
 class _MariaDB(TenantStatements):
-    """The tenant is a column, because an index has no expression; it locks rows."""
+    """The tenant is a column, because no index can have an expression. Locks are row locks."""
 
     #: The dialect of MariaDB, which can lock a part of a queue.
     _dialect: Any

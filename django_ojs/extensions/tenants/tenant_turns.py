@@ -33,7 +33,7 @@ from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 #: Tenants that a claim reads beyond the number that it needs: the jobs of some may be locked by
 #: other claims.
 _SPARE: Final = 20
-#: Tenants that the first claim of a process reads at least, to begin at a random one.
+#: At least this many tenants are read by the first claim of a process, to begin at a random one.
 _FIRST: Final = 100
 #: The most queries for the jobs of one claim: after each, at least one tenant has no more jobs. A
 #: claim that needs more returns fewer jobs than it could.
@@ -109,7 +109,7 @@ class _Claim(RuledClaim):
     def _find(self, limit: int, condition: Condition) -> list[Candidate]:
         """Return up to `limit` available jobs in the order of their turns, locked.
 
-        Jobs from before the queue named tenants are not found until they are marked.
+        Jobs that have no mark yet are not found (see `storage`).
         """
         found = self._by_turns(limit, condition)
         self._jobs = {job.candidate.id: job for job in found}
@@ -134,7 +134,7 @@ class _Claim(RuledClaim):
             if not turns:
                 if needed == 0 or sum(map(len, by_priority.values())) < listed:
                     break
-                # The jobs of all of these are locked, or may not start.
+                # The jobs of all these tenants are locked, or may not start.
                 listed *= 10
                 by_priority = self._tenants(listed)
                 continue
@@ -150,7 +150,7 @@ class _Claim(RuledClaim):
                 by_turn.setdefault((job.priority, job.tenant), {})[job.candidate.id] = job
             had_fewer = _exhausted(turns, by_turn, needed)
             for priority, tenants in by_priority.items():
-                # Only of this priority: jobs of lower ones are not kept, but found again.
+                # Only those of this priority are kept: jobs of lower priorities are found again.
                 exhausted |= {share for share in had_fewer if share[0] == priority}
                 for tenant in tenants:
                     share = priority, tenant

@@ -41,8 +41,8 @@ _FIELDS = ("url", "events", "queues", "job_types", "active")
 class _Test(HttpResponseRedirect):
     """The response to a form whose webhook is tested.
 
-    The test comes after the transaction in which Django stores the form. Within it, other
-    transactions would wait for the receiver, and on SQLite all that write.
+    The test comes after the transaction in which Django stores the form. Inside that
+    transaction it would let others wait for the receiver, and on SQLite all that write.
     """
 
     def __init__(self, url: str, webhook: UUID) -> None:

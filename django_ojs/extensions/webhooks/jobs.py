@@ -14,7 +14,7 @@ from django_ojs.spec.failure import DeadLetter, Discard, Retry
 @job(webhooks.JOB_TYPE, queue=webhooks.QUEUE, retry=webhooks.RETRY)
 def deliver_webhook(context: JobContext, subscription: str, event: dict[str, Any]) -> Any:
     """Deliver an event to a webhook (ojs-webhooks §7)."""
-    # Every process imports this module, but only a worker needs these.
+    # Every process imports this module, but only a worker needs these two.
     from django_ojs.extensions.webhooks import sending
     from django_ojs.extensions.webhooks.operations import deliveries
 

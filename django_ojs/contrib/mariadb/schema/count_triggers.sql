@@ -7,7 +7,7 @@
 -- This file is run statement by statement: a blank line ends a statement, and there is none within
 -- one. It may be run again: what exists stays.
 
--- It has no model: dumpdata would write counts, and loaddata would add them to the counts of its jobs.
+-- The table has no model: dumpdata would write counts, and loaddata would add them to the counts of its jobs.
 CREATE TABLE IF NOT EXISTS ojs_count (
     queue varchar(255) NOT NULL,
     state varchar(16) NOT NULL,

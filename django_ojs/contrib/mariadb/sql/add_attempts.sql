@@ -1,4 +1,4 @@
--- Stores how the latest runs of these jobs ended, each in its own way; before their state is changed.
+-- Stores how the latest run of each of these jobs ended, before the state of the job is changed.
 INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
                          retry_delay_ms)
 SELECT j.id, j.attempt, j.run, j.worker_id, r.outcome, j.started_at, {now}, r.error,

@@ -1,5 +1,5 @@
--- The known queues, as common/known_queues.sql: with the number of the row in place of a LIMIT that is
--- an expression, and without a text type.
+-- The known queues, as in common/known_queues.sql, but with row numbers in place of a LIMIT that is an
+-- expression, and without a cast to text.
 WITH counted AS (
     SELECT queue, sum(n) AS jobs,
            sum(CASE WHEN state IN ({{waiting}}) THEN n ELSE 0 END) AS waiting,

@@ -41,7 +41,7 @@ class Episode:
     eased_at: datetime | None = None
 
     def at(self, now: datetime) -> "Episode":
-        """Return the episode as of now: without one that is over."""
+        """Return the episode, or NONE if it is over."""
         return NONE if self.eased_at and elapsed(self.eased_at, now) >= ENDS_AFTER else self
 
     def after(self, pressure: float, threshold: float, full: bool, now: datetime) -> "Episode":

@@ -35,7 +35,7 @@ from django_ojs.spec.published import NewEvent
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 
-#: Held jobs of one cron job from which a warning is logged (ojs-cron §6.1).
+#: From this many held jobs of one cron job on, a warning is logged (ojs-cron §6.1).
 MANY_HELD: Final = 3
 
 # A full queue does not lose an occurrence: the outbox delivers its job when there is room. Without
@@ -158,14 +158,14 @@ def _replace(run: Firing, options: PushOptions) -> None:
     try:
         with suppress(_NotPushedError), database.atomic():
             for job_id in run.replaces:
-                # The job may have ended since then, or wait in the outbox.
+                # The job may have ended since its run was read, or wait in the outbox.
                 with suppress(Conflict, JobNotFound):
                     cancel(job_id)
             _push([run], options)
             if not isinstance(run.result, EnqueuedJob):
                 raise _NotPushedError
     except RowLocked:
-        # The next tick tries it again, and no other cron job waits for it.
+        # The next tick tries this run again, and no other cron job waits for it.
         if not options.is_tried_again:
             raise
 

@@ -94,7 +94,7 @@ def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRu
 
 
 def unended_jobs(keys: Collection[UUID]) -> set[UUID]:
-    """Return those of these jobs that have not ended, including those that wait in the outbox."""
+    """Return which of these jobs have not ended; jobs in the outbox have not."""
     if not keys:
         return set()
     states = dict(Job.primary.filter(OneOf("pk", keys)).values_list("pk", "state"))

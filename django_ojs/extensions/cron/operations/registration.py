@@ -180,7 +180,7 @@ def _shown(job: CronJob) -> dict[str, Any]:
 
 @database.write_transaction
 def set_enabled(name: str, enabled: bool) -> CronJob:
-    """Enable or disable a cron job, also one that code owns, and return it. Raises NotFound.
+    """Enable or disable a cron job, even one that code owns, and return it. Raises NotFound.
 
     Enabling an enabled one changes nothing.
     """

@@ -40,8 +40,8 @@ NEVER: Final = Times(None, None)
 class Passed:
     """The occurrences of a cron job that are due now, and its next ones.
 
-    A job is enqueued for `fires_at`, the earliest that is not skipped. `missed` is the number of
-    those after it, the first of them at `missed_from`; with `is_cut` there may be more. `gaps`
+    A job is enqueued for `fires_at`, the earliest that is not skipped. `missed` is how many more
+    are due, the first of them at `missed_from`; with `is_cut` there may be more. `gaps`
     are the wall-clock times that a change to summer time skips, each as the moment of the change.
     """
 

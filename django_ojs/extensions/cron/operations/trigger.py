@@ -12,7 +12,7 @@ from django_ojs.storage import database
 
 @database.write_transaction
 def trigger(name: str, *, by: str) -> EnqueuedJob:
-    """Enqueue a job of a cron job now, also of a disabled one, and return it.
+    """Enqueue a job of a cron job now, even of a disabled one, and return the job.
 
     Its schedule stays as it is, and its overlap policy applies. `by` names the operator. Raises
     NotFound, and Conflict where no job was enqueued.
@@ -21,7 +21,7 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     (run,) = enqueue([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], wait=True)
     cron_jobs.store([cron_job], record([run], now))
     result = run.result
-    assert result is not None  # With `wait`, it has waited for the key.
+    assert result is not None  # With `wait`, `enqueue` has waited for the locks.
     if isinstance(result, EnqueuedJob):
         operator.acted("cron.run", name, object_type="cron_job", job=str(result.id))
         return result

@@ -152,7 +152,7 @@ def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
 
 
 def resume_from_unknown(event_id: str) -> Resumed:
-    """Return that a reader continues from now, because its last event is no longer kept.
+    """Let a reader continue from now, because its last event is no longer kept.
 
     The gap begins with the time that the event's id contains.
     """

@@ -1,4 +1,4 @@
-"""manage.py ojs_relay: parse the arguments and start django_ojs.extensions.outbox."""
+"""manage.py ojs_relay: parse the arguments and run the relays of the outbox."""
 
 import signal
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -90,7 +90,7 @@ class Command(BaseCommand):
     def _once(self, found: list[Relay], here: bool) -> None:
         for relay in found:
             try:
-                # It ends when the relay must wait, has no jobs, or another one holds its lease.
+                # This ends when the relay must wait, has no jobs, or another relay holds its lease.
                 while not relay.send_next():
                     pass
             finally:

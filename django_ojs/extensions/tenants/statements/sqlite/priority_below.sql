@@ -1,5 +1,5 @@
 -- The highest priority of the available jobs of the tenants of a queue, below a priority;
--- none where the queue is paused.
+-- no row where the queue is paused.
 SELECT priority FROM ojs_job
 WHERE queue = %(queue)s AND state {before_fetch} AND hold < 64 AND {marked}
   AND priority < %(priority)s
