@@ -98,6 +98,7 @@ def test_the_secret_is_rotated() -> None:
         # Ignored, it would let the events of all queues through.
         ({"filter": {"queue": "a"}}, "filter"),
         ({"metadata": {"a": "a" * 20_000}}, "metadata"),
+        ({"metadata": {"a": "ä" * 9_000}}, "metadata"),
         ({"active": 1}, "active"),
     ],
     undo=True,

@@ -46,7 +46,7 @@ class WebhookView(OJSView):
             queues = fields.strings(which, "queues") or []
             job_types = fields.strings(which, "job_types") or []
         metadata = fields.object_(data, "metadata")
-        if metadata is not None and len(json.dumps(metadata)) > MAX_METADATA_BYTES:
+        if metadata is not None and len(json.dumps(metadata).encode()) > MAX_METADATA_BYTES:
             raise InvalidRequest.of("metadata", f"must be at most {MAX_METADATA_BYTES} bytes")
         for queue in queues or ():
             self.access.check_queue(queue)
