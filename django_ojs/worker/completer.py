@@ -258,6 +258,10 @@ class Completer:
                 )
             )
 
+    def settle_lost(self, run: Run) -> None:
+        """Log a run that lost its claim, or finish it if its own completion ended the claim."""
+        self._add(StateChange([run], lambda: self._lost([run])))
+
     @property
     def is_away(self) -> bool:
         """Whether the thread repeats a write because the database is away."""

@@ -240,7 +240,8 @@ class Heartbeat:
             if run.revoke(Phase.RUNNING, self._interrupt) or run.revoke(Phase.WAITING):
                 self._in_flight.release_slot()
                 self._in_flight.remove([run])
-                self._job_log.claim_lost(run)
+                # The commit of an atomic handler may be stored while its reply is on the way.
+                self._completer.settle_lost(run)
         if response.state is not state:
             self._on_directive(response.state)
         if response.slots is not None:

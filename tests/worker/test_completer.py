@@ -311,6 +311,22 @@ def test_a_completion_whose_reply_is_lost_with_the_connection_is_no_lost_claim(
     assert "its claim is gone" not in caplog.text
 
 
+def test_a_run_that_the_heartbeat_takes_for_lost_is_settled_by_the_state_of_its_job(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "django_ojs")
+    # The reply to the COMMIT of its handler was still on the way.
+    atomic, cancelled = bench.run(), bench.run()
+    ack.complete(atomic.job.id)
+    cancel.cancel(cancelled.job.id)
+    for run in (atomic, cancelled):
+        bench.completer.settle_lost(run)
+    bench.is_written()
+    assert f"{atomic.job.id} completed in" in caplog.text
+    assert f"{cancelled.job.id}: its claim is gone" in caplog.text
+    assert bench.job_log.completed_count == 1
+
+
 @pytest.mark.parametrize("error", [None, ValueError()])
 def test_an_outcome_of_a_job_that_is_no_longer_this_runs_changes_nothing(
     bench: Bench, error: Exception | None, caplog: pytest.LogCaptureFixture
