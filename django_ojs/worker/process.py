@@ -105,6 +105,8 @@ class WorkerProcess:
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False
+        # Whether it uses more memory than it may before its first job.
+        self._starts_too_large = False
         # Whether a handler does not end. Jobs may wait for the slot that it keeps.
         self._is_stuck = False
         self._rounds_without_job = 0
@@ -166,6 +168,7 @@ class WorkerProcess:
             ": one that may have killed a worker" if config.isolation is Isolation.ALONE else "",
         )
         if config.max_rss_mb is not None and (peak := _peak_mb()) > config.max_rss_mb:
+            self._starts_too_large = True
             logger.warning(
                 "%s uses %.0f MB before its first job, and --max-rss is %d: each process is "
                 "replaced after its first jobs.",
@@ -358,7 +361,8 @@ class WorkerProcess:
             self._parent = None
             self._lifecycle.on_signal(Directive.TERMINATE)
         # If it was too large before its first job, so will be the process after it.
-        if self._config.max_rss_mb is not None and self._claimer.claimed and not self._replace:
+        may_be_replaced = self._claimer.claimed or not self._starts_too_large
+        if self._config.max_rss_mb is not None and may_be_replaced and not self._replace:
             peak = _peak_mb()
             if peak > self._config.max_rss_mb:
                 logger.info("%s has used %.0f MB and is replaced.", self.id, peak)

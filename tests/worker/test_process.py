@@ -181,6 +181,14 @@ def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
     assert becomes(job, "completed")
 
 
+def test_it_ends_to_be_replaced_when_it_has_grown_too_large_without_a_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peaks = iter([1.0])
+    monkeypatch.setattr(processes, "_peak_mb", lambda: next(peaks, 1000.0))
+    assert WorkerProcess(configured(max_rss_mb=500)).run() is Exit.REPLACE
+
+
 def test_it_is_not_replaced_again_and_again_if_it_is_too_large_from_the_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
