@@ -30,7 +30,7 @@ from django_ojs.worker.completer import Completer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.dispatcher import Dispatcher
 from django_ojs.worker.executor import Executor
-from django_ojs.worker.handler_call import interrupt
+from django_ojs.worker.handler_call import interrupt, interrupt_late
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase
 from django_ojs.worker.job_log import JobLog, number_of_jobs
@@ -405,6 +405,8 @@ class WorkerProcess:
         # These are closed first, so that the handlers have time to end: on SQLite a handler's
         # transaction may hold the only write lock.
         self._listener.close()
+        for run in running:
+            interrupt_late(run)
         for each in self._threads:
             each.close()
         self._maintenance.close()
