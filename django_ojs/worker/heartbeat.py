@@ -274,7 +274,7 @@ class Heartbeat:
             for run in self.interrupted
             # The thread object is asked, because the system may have given the thread's number to
             # another one. The thread of a coroutine lives on, and is removed when its task ends.
-            if run.thread is not None and run.thread.is_alive()
+            if (thread := run.thread) is not None and thread.is_alive()
         ]
         for run in self.interrupted:
             interrupt_late(run)
