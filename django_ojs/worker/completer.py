@@ -258,6 +258,10 @@ class Completer:
                 )
             )
 
+    def settle_lost(self, run: Run) -> None:
+        """Log a run that lost its claim, or finish it if its own completion ended the claim."""
+        self._add(StateChange([run], lambda: self._lost([run])))
+
     @property
     def is_away(self) -> bool:
         """Whether the thread repeats a write because the database is away."""
@@ -403,11 +407,13 @@ class Completer:
         If this worker still holds such a run, another session has locked its row, and it is
         deferred. Return the runs that are done.
         """
-        locked = self._still_held(missing)
-        if not may_be_gone:
-            for run in missing:
-                if run not in locked:
-                    self._lost(run)
+        try:
+            locked = self._still_held(missing)
+            if not may_be_gone:
+                self._lost([run for run in missing if run not in locked])
+        except Error:
+            # All of them count as held: they are written again later, and checked again then.
+            locked = set(missing)
         if locked:
             left = [(item, [run for run in item.runs if run in locked]) for item in items]
             self._defer_locked([(item, runs) for item, runs in left if runs])
@@ -420,11 +426,7 @@ class Completer:
         if not runs:
             return set()
         claims = [(run.job.id, run.job.run) for run in runs]
-        try:
-            held = transitions.still_held(self._worker_id, claims)
-        except Error:
-            # All of them count as held: they are written again later, and checked again then.
-            return set(runs)
+        held = transitions.still_held(self._worker_id, claims)
         return {run for run in runs if (run.job.id, run.job.run) in held}
 
     def _defer_locked(self, items: Sequence[tuple[Completion | StateChange, list[Run]]]) -> None:
@@ -519,27 +521,34 @@ class Completer:
         """
         transitions.follow_up_ack(run.job, seconds)
 
-    def _lost(self, run: Run) -> None:
-        """Finish a run whose job was no longer its own when its outcome was to be stored."""
-        if run.is_committed:
-            # The run was stopped in a function of on_commit, because it took too long or the worker
-            # stops. The job was completed before that.
-            self._job_log.stopped_after_commit(run)
-        elif not self._is_completed(run):
-            self._job_log.claim_lost(run)
-            return
-        seconds = time.monotonic() - run.started
-        self._job_log.completed([(run, seconds)])
-        self._committed(run, seconds)
+    def _lost(self, runs: Sequence[Run]) -> None:
+        """Finish runs whose jobs were no longer their own when their outcomes were to be stored.
 
-    def _is_completed(self, run: Run) -> bool:
-        """Whether the job was completed by this run: the reply to the commit did not arrive."""
-        job = run.job
-        completed = Job.primary.filter(pk=job.id, state=State.COMPLETED)
-        try:
-            return completed.filter(worker_id=self._worker_id, run=job.run).exists()
-        except Error:
-            return False
+        If the reply to a commit did not arrive, only a completion is recognised: a failure counts
+        as a lost claim.
+        """
+        completed = self._completed([run for run in runs if not run.is_committed])
+        for run in runs:
+            if run.is_committed:
+                # The run was stopped in a function of on_commit, because it took too long or the
+                # worker stops. The job was completed before that.
+                self._job_log.stopped_after_commit(run)
+            elif run not in completed:
+                self._job_log.claim_lost(run)
+                continue
+            seconds = time.monotonic() - run.started
+            self._job_log.completed([(run, seconds)])
+            self._add(StateChange([run], partial(self._committed, run, seconds)))
+
+    def _completed(self, runs: Sequence[Run]) -> set[Run]:
+        """Return the runs that completed their jobs: the reply to the commit did not arrive."""
+        if not runs:
+            return set()
+        completed = Job.primary.filter(
+            pk__in=[run.job.id for run in runs], state=State.COMPLETED, worker_id=self._worker_id
+        )
+        claims = set(completed.values_list("pk", "run"))
+        return {run for run in runs if (run.job.id, run.job.run) in claims}
 
     def _fail_rejected(self, item: Completion) -> None:
         error = self._rejection
@@ -565,20 +574,13 @@ class Completer:
             while True:
                 began = time.monotonic()
                 try:
-                    write()
+                    self._write(write, runs)
                     return True
                 except RowLocked:
                     raise
                 except MemoryError:
                     raise  # The process cannot go on; see `supervisor`.
                 except Exception as error:
-                    is_lost = isinstance(error, Conflict | JobNotFound)
-                    if is_lost and not hasattr(error, UNDONE_BY):
-                        # The job was cancelled, claimed by another worker after its lease expired,
-                        # or pruned: the outcome of this run is discarded.
-                        for run in runs:
-                            self._lost(run)
-                        return True
                     if database.is_stopped(error):
                         raise StatementStopped(error, time.monotonic() - began) from error
                     if database.is_unavailable(error):
@@ -603,3 +605,13 @@ class Completer:
                     return False
         finally:
             self._is_away = False
+
+    def _write(self, write: Callable[[], object], runs: Sequence[Run]) -> None:
+        try:
+            write()
+        except (Conflict, JobNotFound) as error:
+            if hasattr(error, UNDONE_BY):
+                raise
+            # The job was cancelled, claimed by another worker after its lease expired, or pruned:
+            # the outcome of this run is discarded.
+            self._lost(runs)

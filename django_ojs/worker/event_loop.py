@@ -72,10 +72,19 @@ class EventLoop:
         for _ in range(change):
             self._slots.release()
         for _ in range(-change):
-            # The task takes a slot when one becomes free, and keeps it.
-            taken = self._loop.create_task(self._take_slot())
-            self._taken.add(taken)
-            taken.add_done_callback(self._taken.discard)
+            self._remove_slot()
+
+    def _remove_slot(self) -> None:
+        # The task takes a slot when one becomes free, and keeps it.
+        task = self._loop.create_task(self._take_slot())
+        self._taken.add(task)
+        task.add_done_callback(self._slot_taken)
+
+    def _slot_taken(self, task: "asyncio.Task[None]") -> None:
+        self._taken.discard(task)
+        if task.cancelled():
+            # A handler has cancelled all tasks of the loop; see `_ended`.
+            self._remove_slot()
 
     def close(self) -> None:
         """End the loop when no task is running. The process does not wait for that."""

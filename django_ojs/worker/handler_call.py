@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import logging
+import opcode
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -37,11 +38,15 @@ _TAKE_LOCKS: Final = frozenset(
     function.__code__
     for function in (
         logging.Handler.acquire,
+        logging.Handler.release,
         threading.Condition.__enter__,
-        getattr(logging, "_acquireLock", None),  # Python 3.13 does not have it.
+        threading.Condition.__exit__,
+        getattr(logging, "_acquireLock", None),  # Python 3.13 does not have these.
+        getattr(logging, "_releaseLock", None),
     )
     if function is not None
 )
+_LOAD_SPECIAL: Final = opcode.opmap.get("LOAD_SPECIAL")
 
 
 class Interrupted(BaseException):
@@ -208,13 +213,19 @@ def interrupt_late(run: Run) -> None:
 
 
 def _takes_lock(thread_id: int) -> bool:
-    """Whether a thread is in a function that takes a lock for its caller.
+    """Whether a thread is in a function that takes or releases a lock for its caller.
 
     If it gets an exception when it has the lock, it never releases it. With the lock of a log
     handler, each thread of the process that logs would then wait for ever.
     """
     frame = sys._current_frames().get(thread_id)
-    return frame is not None and frame.f_code in _TAKE_LOCKS
+    if frame is None:
+        return False
+    code, at = frame.f_code, frame.f_lasti
+    # Since Python 3.14, `with lock:` calls `__enter__` by two instructions, and the exception may
+    # be raised between that call and the block.
+    is_entering = at >= 2 and code.co_code[at - 2] == _LOAD_SPECIAL
+    return is_entering or code in _TAKE_LOCKS
 
 
 def interrupt(run: Run) -> None:

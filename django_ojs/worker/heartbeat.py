@@ -240,7 +240,8 @@ class Heartbeat:
             if run.revoke(Phase.RUNNING, self._interrupt) or run.revoke(Phase.WAITING):
                 self._in_flight.release_slot()
                 self._in_flight.remove([run])
-                self._job_log.claim_lost(run)
+                # The commit of an atomic handler may be stored while its reply is on the way.
+                self._completer.settle_lost(run)
         if response.state is not state:
             self._on_directive(response.state)
         if response.slots is not None:
@@ -273,7 +274,7 @@ class Heartbeat:
             for run in self.interrupted
             # The thread object is asked, because the system may have given the thread's number to
             # another one. The thread of a coroutine lives on, and is removed when its task ends.
-            if run.thread is not None and run.thread.is_alive()
+            if (thread := run.thread) is not None and thread.is_alive()
         ]
         for run in self.interrupted:
             interrupt_late(run)

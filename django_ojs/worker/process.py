@@ -30,7 +30,7 @@ from django_ojs.worker.completer import Completer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.dispatcher import Dispatcher
 from django_ojs.worker.executor import Executor
-from django_ojs.worker.handler_call import interrupt
+from django_ojs.worker.handler_call import interrupt, interrupt_late
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase
 from django_ojs.worker.job_log import JobLog, number_of_jobs
@@ -105,6 +105,8 @@ class WorkerProcess:
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False
+        # Whether it uses more memory than it may before its first job.
+        self._starts_too_large = False
         # Whether a handler does not end. Jobs may wait for the slot that it keeps.
         self._is_stuck = False
         self._rounds_without_job = 0
@@ -166,6 +168,7 @@ class WorkerProcess:
             ": one that may have killed a worker" if config.isolation is Isolation.ALONE else "",
         )
         if config.max_rss_mb is not None and (peak := _peak_mb()) > config.max_rss_mb:
+            self._starts_too_large = True
             logger.warning(
                 "%s uses %.0f MB before its first job, and --max-rss is %d: each process is "
                 "replaced after its first jobs.",
@@ -358,7 +361,8 @@ class WorkerProcess:
             self._parent = None
             self._lifecycle.on_signal(Directive.TERMINATE)
         # If it was too large before its first job, so will be the process after it.
-        if self._config.max_rss_mb is not None and self._claimer.claimed and not self._replace:
+        may_be_replaced = self._claimer.claimed or not self._starts_too_large
+        if self._config.max_rss_mb is not None and may_be_replaced and not self._replace:
             peak = _peak_mb()
             if peak > self._config.max_rss_mb:
                 logger.info("%s has used %.0f MB and is replaced.", self.id, peak)
@@ -401,6 +405,8 @@ class WorkerProcess:
         # These are closed first, so that the handlers have time to end: on SQLite a handler's
         # transaction may hold the only write lock.
         self._listener.close()
+        for run in running:
+            interrupt_late(run)
         for each in self._threads:
             each.close()
         self._maintenance.close()

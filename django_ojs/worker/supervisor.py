@@ -445,7 +445,10 @@ def _run_child(
 
 
 def _flush() -> None:
-    """Write what was printed, if that is possible: the disk may be full, or a pipe not be read."""
+    """Write what was printed, if possible.
+
+    The disk may be full, or the reader of a pipe may have ended.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

@@ -21,7 +21,7 @@ from django_ojs.spec.errors import RowLocked
 from django_ojs.spec.failure import Discard, Failure, RateLimitExceeded, Retry
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import Trigger
-from django_ojs.storage import backoff
+from django_ojs.storage import backoff, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.worker import completer as completers
 from django_ojs.worker.completer import Completer
@@ -287,6 +287,12 @@ def test_a_completion_whose_reply_is_lost_with_the_connection_is_no_lost_claim(
         received.append(job.pk)
 
     monkeypatch.setattr(ack, "ack_batch", stores)
+    # The connection is lost again in what follows: for each run in the check of its job, and once
+    # in what follows the completion.
+    check = fails(2, OperationalError(), Completer._completed)
+    monkeypatch.setattr(Completer, "_completed", lambda *args: check(*args))
+    follow_up = fails(1, OperationalError(), transitions.follow_up_ack)
+    monkeypatch.setattr(transitions, "follow_up_ack", follow_up)
     done, atomic = bench.ended(), bench.ended()
     # The handler of the other one gets the error of its own COMMIT.
     ack.complete(atomic.job.id)
@@ -295,13 +301,30 @@ def test_a_completion_whose_reply_is_lost_with_the_connection_is_no_lost_claim(
         bench.completer.handler_ended(done, None, None, False)
         bench.completer.handler_ended(atomic, None, OperationalError(), False)
         bench.is_written()
+        jobs = {done.job.id, atomic.job.id}
+        eventually(lambda: jobs <= {*received}, "what follows the completions is done")
     finally:
         signals.job_completed.disconnect(receiver)
     for run in (done, atomic):
         assert f"{run.job.id} completed in" in caplog.text
     assert bench.job_log.completed_count == 2
-    assert {done.job.id, atomic.job.id} <= {*received}
     assert "its claim is gone" not in caplog.text
+
+
+def test_a_run_that_the_heartbeat_takes_for_lost_is_settled_by_the_state_of_its_job(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "django_ojs")
+    # The reply to the COMMIT of its handler was still on the way.
+    atomic, cancelled = bench.run(), bench.run()
+    ack.complete(atomic.job.id)
+    cancel.cancel(cancelled.job.id)
+    for run in (atomic, cancelled):
+        bench.completer.settle_lost(run)
+    bench.is_written()
+    assert f"{atomic.job.id} completed in" in caplog.text
+    assert f"{cancelled.job.id}: its claim is gone" in caplog.text
+    assert bench.job_log.completed_count == 1
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])

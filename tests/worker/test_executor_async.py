@@ -172,6 +172,46 @@ def test_a_coroutine_that_cancels_all_tasks_takes_no_waiting_job_along(outcomes:
         assert [outcomes.next().error for _ in range(2)] == [None, None]
 
 
+def test_a_coroutine_that_cancels_all_tasks_does_not_change_the_number_of_slots(
+    outcomes: Outcomes,
+) -> None:
+    running, most = 0, 0
+
+    async def cancels() -> None:
+        executor.resize(1)
+        await turns()  # The task that takes a slot is made, and waits for one.
+        for task in asyncio.all_tasks() - {asyncio.current_task(), *busy}:
+            task.cancel()
+        await turns()
+
+    async def turns() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def counts() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+
+    async def keeps() -> None:
+        busy.append(asyncio.current_task())
+        await going.wait()
+
+    busy, going = list[Any](), asyncio.Event()
+    executor = Executor(2, outcomes)
+    try:
+        executor.submit([run_of(keeps), run_of(cancels)])
+        assert outcomes.next().error is None
+        executor.submit([run_of(counts) for _ in range(4)])
+        executor._loop._loop.call_soon_threadsafe(going.set)
+        assert [outcomes.next().error for _ in range(5)] == [None] * 5
+        assert most == 1
+    finally:
+        executor.close()
+
+
 def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
     outcomes: Outcomes,
 ) -> None:

@@ -22,11 +22,12 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
 from django_ojs.operations import queues
 from django_ojs.storage import next_starts, ruled_claims
-from django_ojs.worker import claimer
+from django_ojs.worker import claimer, handler_call
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
 from django_ojs.worker.claim_sizer import MAX_BATCH, ClaimSizer
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.in_flight import Phase
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.sibling_claims import SiblingClaims
 from django_ojs.worker.supervisor import SIGNALS, run_process
@@ -181,6 +182,14 @@ def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
     assert becomes(job, "completed")
 
 
+def test_it_ends_to_be_replaced_when_it_has_grown_too_large_without_a_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peaks = iter([1.0])
+    monkeypatch.setattr(processes, "_peak_mb", lambda: next(peaks, 1000.0))
+    assert WorkerProcess(configured(max_rss_mb=500)).run() is Exit.REPLACE
+
+
 def test_it_is_not_replaced_again_and_again_if_it_is_too_large_from_the_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,6 +218,8 @@ def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.M
 def test_jobs_that_wait_behind_a_coroutine_that_does_not_end_are_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # The job behind it is claimed before the process stops claiming.
+    monkeypatch.setattr(heartbeats, "STUCK_AFTER", BOUND)
     deaf = stored(handlers.deaf_async.options(timeout=1.0, retry={"max_attempts": 1}).enqueue())
     process, ended = WorkerProcess(configured(threads=1)), list[Exit]()
     thread = threading.Thread(target=lambda: ended.append(process.run()))
@@ -243,6 +254,23 @@ def test_what_it_holds_when_it_is_stopped_is_done_or_given_back(settings: Any) -
         becomes(slow[0], "completed")
     assert becomes(slow[1], "available").spent == 0
     assert becomes(behind, "available").spent == 0
+
+
+@pytest.mark.interrupts
+def test_a_handler_that_takes_a_lock_when_the_process_stops_at_once_is_stopped_after_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    takes = [True]
+    monkeypatch.setattr(handler_call, "_takes_lock", lambda thread_id: bool(takes and takes.pop()))
+    job = stored(handlers.wait.enqueue())
+    try:
+        with working() as process:
+            started(job)
+            (run,) = process._in_flight.in_phase(Phase.RUNNING)
+        assert run.is_told
+    finally:
+        release(job)
+    eventually(lambda: not (run.thread and run.thread.is_alive()), "its thread ends")
 
 
 def test_it_says_what_it_waits_for_while_it_drains(

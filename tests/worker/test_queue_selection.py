@@ -169,7 +169,7 @@ def test_a_worker_of_all_queues_waits_for_the_first_job_of_the_database(
         first = polled_at()
         eventually(lambda: polled_at() > first, "it polls again")
         assert becomes(stored(ojs.enqueue("email.send")), "completed")
-    assert not caplog.records
+    assert "does not respond" not in caplog.text
 
 
 @both
