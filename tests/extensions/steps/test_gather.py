@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -159,6 +160,15 @@ def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(ojs: TestCont
     assert (states[locked.key or ""], states[free.key or ""]) == ("running", "cancelled")
 
 
+def drain_without_steps(ojs: TestContext) -> None:
+    (extension,) = (each for each in registry.extensions() if each.name == "steps")
+    registry.remove(extension)
+    try:
+        ojs.drain()
+    finally:
+        registry.register(extension)
+
+
 def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
     ojs: TestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,15 +179,44 @@ def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
     while asleep.wake():
         pass
     assert [program.job.state for program in programs] == ["scheduled"] * 2
-    (extension,) = (each for each in registry.extensions() if each.name == "steps")
-    registry.remove(extension)
-    try:
-        ojs.drain()
-    finally:
-        registry.register(extension)
+    drain_without_steps(ojs)
     assert [each.state for each in Workflow.objects.all()] == ["completed"] * 2
     assert [program.job.state for program in programs] == ["scheduled"] * 2
     while asleep.wake():
         pass
     assert ojs.drain() == Drained(completed=2)
     assert [program.job.result for program in programs] == [[[1]]] * 2
+
+
+def test_a_job_that_another_process_has_woken_sleeps_on_in_its_next_step(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def labels(ctx: django_ojs.JobContext) -> None:
+        steps.gather("labels", [echo.s(1)])
+        steps.sleep("later", 3600)
+
+    program = Program(ojs, labels)
+    program.run(max_jobs=1)
+    drain_without_steps(ojs)
+
+    def late(operation: Callable[[], None]) -> None:
+        monkeypatch.undo()
+        gathering.LeftAsleep().wake()
+        assert program.run() == Drained(suspended=1)
+        database.in_write_transaction(operation)
+
+    monkeypatch.setattr(database, "in_write_transaction", late)
+    gathering.LeftAsleep().wake()
+    assert program.history == [("labels", "done"), ("later", "waiting")]
+    assert program.job.state == "scheduled"
+
+
+@pytest.mark.postgresql
+def test_a_job_that_is_locked_does_not_keep_others_asleep(ojs: TestContext) -> None:
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    ojs.drain(max_jobs=2)
+    drain_without_steps(ojs)
+    locked = programs[0].id
+    with open_transaction(lambda: transitions.lock(locked)), database.passing_by():
+        gathering.LeftAsleep().wake()
+    assert [program.job.state for program in programs] == ["scheduled", "available"]
