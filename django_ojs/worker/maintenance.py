@@ -196,6 +196,9 @@ class MaintenanceThread:
                             if lease.left_out() and lease.others_live(self._worker_id):
                                 lease.give(self._worker_id)
                                 is_held, ask_at = False, asked_at + 2 * ASK_INTERVAL
+                        if not is_held:
+                            # Two checks in a row find a dead worker: not one before another holder.
+                            self._dead_workers.none_found()
                     if is_held and time.monotonic() < ask_at:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:

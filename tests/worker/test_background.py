@@ -126,6 +126,18 @@ def test_a_process_that_lacks_an_extension_keeps_the_lease_while_no_other_could_
         assert given == []
 
 
+def test_a_worker_that_seemed_dead_before_another_had_the_lease_must_seem_so_twice_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenances, "ASK_INTERVAL", 0.02)
+    monkeypatch.setattr(MaintenanceThread, "_run_due", lambda *_: False)
+    with maintaining("first") as maintenance:
+        eventually(Lease.objects.filter(holder="first").exists, "the first has it")
+        maintenance._dead_workers._suspects = {("live", None)}
+        Lease.objects.update(holder="second", until=Now() + timedelta(seconds=2))
+        eventually(lambda: not maintenance._dead_workers._suspects, "it starts anew")
+
+
 def test_whoever_has_no_lease_asks_for_it_less_often_than_it_makes_a_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
