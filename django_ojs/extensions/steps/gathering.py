@@ -32,7 +32,7 @@ WORKFLOW: Final = "workflow"
 #: How the names of these workflows begin.
 _PREFIX: Final = "steps.gather "
 
-#: Seconds for which `cancel` tries again a row that another session has locked.
+#: Seconds for which `cancel` tries again rows that another session has locked, all together.
 ROW_TIMEOUT: Final = 0.2
 #: Waiting steps that one call of `LeftAsleep.wake` reads.
 WALK: Final = database.BATCH
@@ -173,8 +173,10 @@ def cancel(steps: Iterable[Step]) -> None:
         return  # The extension was removed, so there is no workflow to cancel.
     from django_ojs.extensions.workflows import operations as workflows
 
+    until = time.monotonic() + ROW_TIMEOUT
     for step in steps:
-        limit = database.passing_by(ROW_TIMEOUT) if database.passes_by() else nullcontext()
+        left = max(until - time.monotonic(), 0.0)
+        limit = database.passing_by(left) if database.passes_by() else nullcontext()
         # The jobs may have ended. If a row stays locked, these jobs go on, and not all others.
         with suppress(Conflict, NotFound, RowLocked), limit:
             workflows.cancel(_id(step))

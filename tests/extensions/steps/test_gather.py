@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -148,14 +148,25 @@ def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
 
 
 @pytest.mark.postgresql
-def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(ojs: TestContext) -> None:
+def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
     ojs.drain(max_jobs=2)
     waits = {step.job_id: step for step in Step.objects.all()}
     locked, free = (waits[program.id] for program in programs)
     child = Job.objects.get(parent_id=programs[0].id)
+    limits: list[float] = []
+    passing_by = database.passing_by
+
+    def limited(timeout: float = 0.0) -> AbstractContextManager[None]:
+        limits.append(timeout)
+        return passing_by(timeout)
+
     with open_transaction(lambda: transitions.lock(child.pk)), database.passing_by():
-        gathering.cancel([locked, free])
+        monkeypatch.setattr(database, "passing_by", limited)
+        gathering.cancel([locked, locked, free])
+    assert limits[0] > limits[1] >= limits[2] >= 0
     states = {str(each.pk): each.state for each in Workflow.objects.all()}
     assert (states[locked.key or ""], states[free.key or ""]) == ("running", "cancelled")
 
