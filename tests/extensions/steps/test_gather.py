@@ -98,6 +98,25 @@ def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: Tes
     assert all("by its unique policy" in text for text, _ in caught)
 
 
+def test_whatever_keeps_jobs_from_starting_is_an_error_that_the_handler_may_catch(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = Calls(fails=1)
+
+    def begin(*args: Any) -> None:
+        raise ValueError("no jobs today")
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        with suppress(ValueError):
+            steps.gather("labels", [echo.s(1)])
+        steps.run("after", after)
+
+    monkeypatch.setattr(gathering, "begin", begin)
+    program = Program(ojs, labels)
+    assert program.run(with_retries=True) == Drained(retryable=1, completed=1)
+    assert program.history == [("labels", "failed"), ("after", "done")]
+
+
 @override_settings(OJS={"MAX_STEP_RESULT_BYTES": 20})
 def test_results_that_are_too_large_together_are_an_error_that_the_handler_may_catch(
     ojs: TestContext,
