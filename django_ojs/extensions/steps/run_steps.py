@@ -246,6 +246,13 @@ class Steps:
             self._versions[name] = version
             return version
 
+    async def afinish(self) -> None:
+        """Do the same for an `async def` handler; only a failed step needs another thread."""
+        if self._failed is not None:
+            await sync_to_async(self.finish)()
+        else:
+            self.finish()
+
     def finish(self) -> None:
         """Check that the handler, which has returned, took all steps of its history.
 
