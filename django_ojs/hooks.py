@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError
+from django.db import Error
 from django.utils import timezone
 
 from django_ojs.extension import (
@@ -331,7 +331,7 @@ def contained(name: str, what: str, ask: Callable[[], T], otherwise: T) -> T:
     """
     try:
         return ask()
-    except (DatabaseError, ImproperlyConfigured, MemoryError):
+    except (Error, ImproperlyConfigured, MemoryError):
         raise
     except Exception as error:
         failed(name, what, error)
@@ -355,7 +355,7 @@ def _run_step(name: str, run: Callable[[], Any]) -> int:
     """Run a step. An error of the database is raised; any other one must not end the thread."""
     try:
         return run() or 0
-    except (DatabaseError, MemoryError, KeyboardInterrupt):
+    except (Error, MemoryError, KeyboardInterrupt):
         raise
     except BaseException as error:
         failed(name, "failed in a step of the maintenance", error)
@@ -704,7 +704,7 @@ def failed(name: str, what: str, error: BaseException) -> None:
 
 
 #: The errors that concern all jobs, and not what an extension did for one job.
-_OF_ALL: Final = (DatabaseError, MemoryError)
+_OF_ALL: Final = (Error, MemoryError)
 
 
 def _each(

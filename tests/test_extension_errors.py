@@ -278,6 +278,21 @@ def test_a_database_that_is_away_is_no_fault_of_the_extension(
     assert "breaks" not in caplog.text
 
 
+def test_a_database_that_is_away_fails_no_step_and_rejects_no_imported_job() -> None:
+    def away(*args: object) -> None:
+        raise InterfaceError("connection already closed")
+
+    registry.failures.clear()
+    with pytest.raises(InterfaceError):
+        hooks._run_step("breaks", away)
+    with (
+        installed(Other(hooks_with("imported", away), "breaks", NUMBER)),
+        pytest.raises(InterfaceError),
+    ):
+        hooks.imported({uuid4(): {"breaks": 1}})
+    assert registry.failures == {}
+
+
 def test_the_promotion_leaves_only_the_job_for_which_it_raises() -> None:
     bad, good = both(scheduled_at=make.HOUR)
     make.age([bad.pk, good.pk], make.HOUR)

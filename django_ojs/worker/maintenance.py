@@ -47,7 +47,8 @@ GAP = 0.025
 ASK_INTERVAL: Final = lease.TERM.total_seconds() / 2
 
 #: Seconds after which the holder passes the lease on if it lacks an extension of the database:
-#: only a process with the extension does its work.
+#: only a process with the extension does its work. With N processes that lack it, the turn of one
+#: that has it may come after N times as long.
 SHARE = 30.0
 
 #: How long work must have been overdue before workers without the lease help its holder with it.
@@ -192,9 +193,12 @@ class MaintenanceThread:
                             pass_on_at = asked_at + SHARE
                         elif is_held and asked_at >= pass_on_at:
                             pass_on_at = asked_at + SHARE
-                            if lease.left_out():
+                            if lease.left_out() and lease.others_live(self._worker_id):
                                 lease.give(self._worker_id)
                                 is_held, ask_at = False, asked_at + 2 * ASK_INTERVAL
+                        if not is_held:
+                            # Two checks in a row find a dead worker: not one before another holder.
+                            self._dead_workers.none_found()
                     if is_held and time.monotonic() < ask_at:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import DataError, OperationalError, connection
+from django.db.models.functions import Now
 
 from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.hooks import registry
@@ -91,11 +92,50 @@ def test_a_process_that_lacks_an_extension_of_the_database_passes_the_lease_on(
     monkeypatch.setattr(maintenances, "ASK_INTERVAL", 0.02)
     of_first = Lease.objects.filter(holder="first")
     monkeypatch.setattr(lease, "left_out", lambda: ["cron"] if of_first.exists() else [])
+    for name in ("first", "second"):
+        factories.WorkerFactory(id=name, interval=timedelta(hours=1), enforces_timeouts=True)
     with maintaining("first"):
         eventually(of_first.exists, "the first has it")
         with maintaining("second"):
             eventually(Lease.objects.filter(holder="second").exists, "the second has it")
         eventually(of_first.exists, "the first has it again")
+
+
+def test_a_process_that_lacks_an_extension_keeps_the_lease_while_no_other_could_take_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenances, "SHARE", 0.0)
+    monkeypatch.setattr(maintenances, "ASK_INTERVAL", 0.02)
+    asked = threading.Semaphore(0)
+    given: list[str] = []
+
+    def left_out() -> list[str]:
+        asked.release()
+        return ["cron"]
+
+    monkeypatch.setattr(lease, "left_out", left_out)
+    of_project = {"interval": timedelta(hours=1), "enforces_timeouts": True}
+    factories.WorkerFactory(id="first", **of_project)
+    factories.WorkerFactory(id="in another language")
+    factories.WorkerFactory(id="ended", **of_project)
+    Worker.objects.filter(pk="ended").update(seen_at=Now() - timedelta(days=1))
+    with maintaining("first"):
+        monkeypatch.setattr(lease, "give", given.append)
+        for _ in range(3):
+            assert asked.acquire(timeout=BOUND)
+        assert given == []
+
+
+def test_a_worker_that_seemed_dead_before_another_had_the_lease_must_seem_so_twice_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenances, "ASK_INTERVAL", 0.02)
+    monkeypatch.setattr(MaintenanceThread, "_run_due", lambda *_: False)
+    with maintaining("first") as maintenance:
+        eventually(Lease.objects.filter(holder="first").exists, "the first has it")
+        maintenance._dead_workers._suspects = {("live", None)}
+        Lease.objects.update(holder="second", until=Now() + timedelta(seconds=2))
+        eventually(lambda: not maintenance._dead_workers._suspects, "it starts anew")
 
 
 def test_whoever_has_no_lease_asks_for_it_less_often_than_it_makes_a_pass(

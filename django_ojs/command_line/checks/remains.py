@@ -30,8 +30,8 @@ def _remains() -> Iterator[Finding]:
                 "deliveries, the next steps of workflows."
             ),
             cure=(
-                f"{line_to_add(name)} To remove it for good, then run `manage.py migrate "
-                f"ojs_{name} zero`, and take the app out again."
+                f"{line_to_add(name)} If no worker of any deployment has it, and it is to go for "
+                f"good, then run `manage.py migrate ojs_{name} zero`, and take the app out again."
             ),
         )
     for each in remains.objects():

@@ -7,8 +7,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering, run_steps, transfer
 from django_ojs.extensions.steps.errors import StepError
@@ -156,7 +154,7 @@ async def _around_async_run(taken: _Taken, go_on: Callable[[], Any]) -> Any:
     try:
         outcome = await go_on()
         if taken.steps is not None:
-            await sync_to_async(taken.steps.finish)()
+            await taken.steps.afinish()
         return outcome
     except Suspension as suspension:
         return suspension.suspended

@@ -3,11 +3,14 @@
 Only steps of this kind need that extension, so it is imported inside of functions.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from django_ojs.enqueue_options import Request
 from django_ojs.extension import Change
@@ -18,7 +21,8 @@ from django_ojs.models import Job
 from django_ojs.not_installed import check_module
 from django_ojs.spec.errors import Conflict, DependencyFailed, NotFound, RowLocked
 from django_ojs.spec.published import EventType, NewEvent
-from django_ojs.storage import database
+from django_ojs.spec.states import State
+from django_ojs.storage import database, transitions
 from django_ojs.storage.claimed_job import Claimed
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -28,7 +32,7 @@ WORKFLOW: Final = "workflow"
 #: How the names of these workflows begin.
 _PREFIX: Final = "steps.gather "
 
-#: Seconds for which `cancel` tries again a row that another session has locked.
+#: Seconds for which `cancel` tries again rows that another session has locked, all together.
 ROW_TIMEOUT: Final = 0.2
 #: Waiting steps that one call of `LeftAsleep.wake` reads.
 WALK: Final = database.BATCH
@@ -127,13 +131,28 @@ class LeftAsleep:
             key__gt=self._after,
         )
         found = list(waiting.order_by("key").values_list("key", "job_id")[:WALK])
-        jobs = {UUID(key): job for key, job in found}
-        running = Workflow.primary.filter(OneOf("pk", list(jobs)), state=WorkflowState.RUNNING)
-        going_on = set(running.values_list("pk", flat=True))
-        if left := {job for key, job in jobs.items() if key not in going_on}:
-            database.in_write_transaction(partial(sending.wake, left))
+        # It is set first: the walk goes on even if jobs cannot be woken now.
         self._after = str(found[-1][0]) if len(found) == WALK else ""
+        keys = [UUID(key) for key, _ in found]
+        running = Workflow.primary.filter(OneOf("pk", keys), state=WorkflowState.RUNNING)
+        going_on = set(running.values_list("pk", flat=True))
+        left = {job: str(key) for key, job in found if UUID(key) not in going_on}
+        if left and _asleep(left).exists():
+            database.in_write_transaction(partial(_wake_left, left))
         return len(found)
+
+
+def _asleep(keys: Collection[UUID]) -> QuerySet[Job]:
+    return Job.primary.filter(OneOf("pk", list(keys)), state=State.SCHEDULED)
+
+
+def _wake_left(left: Mapping[UUID, str]) -> None:
+    """Wake the jobs that still wait for these workflows, except those that are locked."""
+    # Another process may have woken a job, which now sleeps in a later step. That is read after the
+    # lock, and so it stays as it is.
+    held = transitions.lock_free(_asleep(left))
+    still = waiting(held).filter(signal=WORKFLOW).values_list("job_id", "key")
+    sending.wake({job for job, key in still if left[job] == key})
 
 
 def parents_ended(change: Change) -> None:
@@ -141,7 +160,7 @@ def parents_ended(change: Change) -> None:
     cancel(waiting(change.before))
 
 
-def waiting(keys: Collection[UUID]) -> Iterable[Step]:
+def waiting(keys: Collection[UUID]) -> QuerySet[Step]:
     """Return the steps of these jobs that wait for jobs."""
     return Step.primary.filter(
         OneOf("job_id", keys), kind=StepKind.GATHER, outcome=StepStatus.WAITING
@@ -154,8 +173,10 @@ def cancel(steps: Iterable[Step]) -> None:
         return  # The extension was removed, so there is no workflow to cancel.
     from django_ojs.extensions.workflows import operations as workflows
 
+    until = time.monotonic() + ROW_TIMEOUT
     for step in steps:
-        limit = database.passing_by(ROW_TIMEOUT) if database.passes_by() else nullcontext()
+        left = max(until - time.monotonic(), 0.0)
+        limit = database.passing_by(left) if database.passes_by() else nullcontext()
         # The jobs may have ended. If a row stays locked, these jobs go on, and not all others.
         with suppress(Conflict, NotFound, RowLocked), limit:
             workflows.cancel(_id(step))

@@ -142,14 +142,17 @@ class Steps:
                 return
             link = database.connection()
             taken = AtomicStep(pending=True, result=None)
-            with database.atomic(), OwnTransaction(link):
-                try:
+            try:
+                with database.atomic(), OwnTransaction(link):
                     yield taken
-                except Exception as error:
+                    text, _ = self._encoded(step, taken.result, is_new=True)
+                    self._insert(step, text)
+            except Exception as error:
+                # The commit may fail after the step was stored.
+                if self._over is None and self._failed is None:
+                    step.result, step.attempts = None, 0
                     self._fail(step, error, None, is_new=True)
-                    raise
-                text, _ = self._encoded(step, taken.result, is_new=True)
-                self._insert(step, text)
+                raise
             self._keep(step)
 
     def sleep(self, name: str, until: timedelta | datetime) -> None:
@@ -194,7 +197,7 @@ class Steps:
                 step.until, step.outcome = self._longest(), StepStatus.WAITING
                 try:
                     self._stored(partial(gathering.begin, self._job, step, requests))
-                except OJSError as error:
+                except Exception as error:
                     self._fail(step, error, None, is_new=True)
                     raise
             elif step.outcome != StepStatus.WAITING:
@@ -242,6 +245,13 @@ class Steps:
                     version = 0
             self._versions[name] = version
             return version
+
+    async def afinish(self) -> None:
+        """Do the same for an `async def` handler; only a failed step needs another thread."""
+        if self._failed is not None:
+            await sync_to_async(self.finish)()
+        else:
+            self.finish()
 
     def finish(self) -> None:
         """Check that the handler, which has returned, took all steps of its history.
@@ -400,9 +410,9 @@ class Steps:
             if most > (limit := of(StepsSettings).max_step_result_bytes):
                 check_bytes(result, limit, "result", PayloadTooLarge)
         except OJSError as error:
-            rejected = ResultRejected(
-                f"{error.message} (the step {step.name!r}, whose effects remain)"
-            )
+            undone = step.kind == StepKind.ATOMIC
+            effects = "which was rolled back" if undone else "whose effects remain"
+            rejected = ResultRejected(f"{error.message} (the step {step.name!r}, {effects})")
             self._fail(step, rejected, None, is_new=is_new)
             raise rejected from None
         text = json.dumps(result)

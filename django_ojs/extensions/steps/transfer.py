@@ -74,4 +74,6 @@ def _step(job_id: UUID, number: int, values: Mapping[str, Any]) -> Step:
         **times,
     )
     step.clean_fields(exclude=("pk", "job_id"))
+    if step.kind == StepKind.GATHER and (step.key or step.outcome == StepStatus.WAITING):
+        UUID(step.key)  # The id of a workflow, or a ValueError or TypeError.
     return step

@@ -4,11 +4,13 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs import not_installed
-from django_ojs.models import Lease
+from django_ojs.models import Lease, Worker
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.dialects.expressions import Milliseconds
 
 MAINTENANCE = Lease.MAINTENANCE
 
@@ -60,3 +62,11 @@ def left_out() -> list[str]:
     """Return the extensions that the database has, and this process lacks."""
     applied = MigrationRecorder(database.connection()).applied_migrations()
     return not_installed.left_out({label for label, _ in applied})
+
+
+def others_live(holder: str) -> bool:
+    """Whether another worker of the project lives. One in another language takes no lease."""
+    others = Worker.primary.filter(
+        enforces_timeouts=True, seen_at__gt=Now() - Milliseconds(F("dead_after_ms"))
+    )
+    return others.exclude(pk=holder).exists()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.contrib.auth.models import Permission
+from django.db import IntegrityError, connection, transaction
 
 import django_ojs
 from django_ojs.extensions import steps
@@ -90,7 +91,31 @@ def test_a_result_that_cannot_be_stored_undoes_the_rows(ojs: TestContext) -> Non
 
     program = Program(ojs, bad)
     assert program.run(with_retries=True) == Drained(discarded=1)
+    assert "(the step 'reserve', which was rolled back)" in program.job.error["message"]
     assert things() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_error_at_its_commit_that_the_handler_catches_fails_it_in_each_replay(
+    ojs: TestContext,
+) -> None:
+    after, caught = Calls(fails=1), list[str]()
+
+    def reserves(ctx: django_ojs.JobContext) -> None:
+        try:
+            with steps.atomic("reserve") as reserve:
+                # The foreign key is checked at the commit.
+                Permission.objects.create(content_type_id=10**6, codename="x", name="x")
+                reserve.result = 1
+        except (IntegrityError, steps.StepFailed) as error:
+            caught.append(type(error).__name__)
+        steps.run("after", after)
+
+    program = Program(ojs, reserves)
+    assert program.run(with_retries=True) == Drained(retryable=1, completed=1)
+    assert program.history == [("reserve", "failed"), ("after", "done")]
+    assert [step.value for step in program.steps] == [None, None]
+    assert caught == ["IntegrityError", "StepFailed_IntegrityError"]
 
 
 def test_its_transaction_is_ended_by_nothing_else(ojs: TestContext) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -97,6 +98,25 @@ def test_jobs_that_cannot_start_are_an_error_that_the_handler_may_catch(ojs: Tes
     assert all("by its unique policy" in text for text, _ in caught)
 
 
+def test_whatever_keeps_jobs_from_starting_is_an_error_that_the_handler_may_catch(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = Calls(fails=1)
+
+    def begin(*args: Any) -> None:
+        raise ValueError("no jobs today")
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        with suppress(ValueError):
+            steps.gather("labels", [echo.s(1)])
+        steps.run("after", after)
+
+    monkeypatch.setattr(gathering, "begin", begin)
+    program = Program(ojs, labels)
+    assert program.run(with_retries=True) == Drained(retryable=1, completed=1)
+    assert program.history == [("labels", "failed"), ("after", "done")]
+
+
 @override_settings(OJS={"MAX_STEP_RESULT_BYTES": 20})
 def test_results_that_are_too_large_together_are_an_error_that_the_handler_may_catch(
     ojs: TestContext,
@@ -147,16 +167,36 @@ def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
 
 
 @pytest.mark.postgresql
-def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(ojs: TestContext) -> None:
+def test_a_job_that_is_locked_does_not_keep_those_of_other_parents(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
     ojs.drain(max_jobs=2)
     waits = {step.job_id: step for step in Step.objects.all()}
     locked, free = (waits[program.id] for program in programs)
     child = Job.objects.get(parent_id=programs[0].id)
+    limits: list[float] = []
+    passing_by = database.passing_by
+
+    def limited(timeout: float = 0.0) -> AbstractContextManager[None]:
+        limits.append(timeout)
+        return passing_by(timeout)
+
     with open_transaction(lambda: transitions.lock(child.pk)), database.passing_by():
-        gathering.cancel([locked, free])
+        monkeypatch.setattr(database, "passing_by", limited)
+        gathering.cancel([locked, locked, free])
+    assert limits[0] > limits[1] >= limits[2] >= 0
     states = {str(each.pk): each.state for each in Workflow.objects.all()}
     assert (states[locked.key or ""], states[free.key or ""]) == ("running", "cancelled")
+
+
+def drain_without_steps(ojs: TestContext) -> None:
+    (extension,) = (each for each in registry.extensions() if each.name == "steps")
+    registry.remove(extension)
+    try:
+        ojs.drain()
+    finally:
+        registry.register(extension)
 
 
 def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
@@ -169,15 +209,44 @@ def test_a_job_is_woken_whose_jobs_ended_in_a_process_without_steps(
     while asleep.wake():
         pass
     assert [program.job.state for program in programs] == ["scheduled"] * 2
-    (extension,) = (each for each in registry.extensions() if each.name == "steps")
-    registry.remove(extension)
-    try:
-        ojs.drain()
-    finally:
-        registry.register(extension)
+    drain_without_steps(ojs)
     assert [each.state for each in Workflow.objects.all()] == ["completed"] * 2
     assert [program.job.state for program in programs] == ["scheduled"] * 2
     while asleep.wake():
         pass
     assert ojs.drain() == Drained(completed=2)
     assert [program.job.result for program in programs] == [[[1]]] * 2
+
+
+def test_a_job_that_another_process_has_woken_sleeps_on_in_its_next_step(
+    ojs: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def labels(ctx: django_ojs.JobContext) -> None:
+        steps.gather("labels", [echo.s(1)])
+        steps.sleep("later", 3600)
+
+    program = Program(ojs, labels)
+    program.run(max_jobs=1)
+    drain_without_steps(ojs)
+
+    def late(operation: Callable[[], None]) -> None:
+        monkeypatch.undo()
+        gathering.LeftAsleep().wake()
+        assert program.run() == Drained(suspended=1)
+        database.in_write_transaction(operation)
+
+    monkeypatch.setattr(database, "in_write_transaction", late)
+    gathering.LeftAsleep().wake()
+    assert program.history == [("labels", "done"), ("later", "waiting")]
+    assert program.job.state == "scheduled"
+
+
+@pytest.mark.postgresql
+def test_a_job_that_is_locked_does_not_keep_others_asleep(ojs: TestContext) -> None:
+    programs = [Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1)])) for _ in range(2)]
+    ojs.drain(max_jobs=2)
+    drain_without_steps(ojs)
+    locked = programs[0].id
+    with open_transaction(lambda: transitions.lock(locked)), database.passing_by():
+        gathering.LeftAsleep().wake()
+    assert [program.job.state for program in programs] == ["scheduled", "available"]

@@ -58,6 +58,8 @@ STEP = {"name": "wait", "kind": "wait", "outcome": "waiting", "started_at": "202
         {**STEP, "key": 5},
         {**STEP, "attempts": -1},
         {**STEP, "kind": "dance"},
+        {**STEP, "kind": "gather", "signal": "workflow", "key": "abc"},
+        {**STEP, "kind": "gather", "signal": "workflow"},
     ],
 )
 def test_steps_that_are_no_steps_are_rejected_with_their_job(
