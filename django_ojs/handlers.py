@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -111,6 +112,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.atomic = atomic
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = self.read_signature()
+        self._rest = _rest_of(function)
         self._minimum, self._maximum = _arity(self._signature)
         self.unique_arguments = UniqueArguments(type, self._signature)
         self.defaults = self._with_positions(options)
@@ -291,21 +293,29 @@ def job_types() -> list[str]:
     return sorted(registry.handlers)
 
 
-def positions(parameter: str) -> Iterator[tuple[str, int]]:
-    """Yield the types whose handler has a parameter of this name, with its place in the args.
+def positions(parameter: str) -> Iterator[tuple[str, range]]:
+    """Yield the types whose handler has a parameter of this name, with its places in the args.
 
     The case of the name does not matter, as it does not in what the settings hide.
     """
     for handler in registry.handlers.values():
-        for index, name in enumerate(handler.parameters):
+        for name, indexes in _places(handler):
             if name.casefold() == parameter.casefold():
-                yield handler.type, index
+                yield handler.type, indexes
 
 
-def parameters_of(type: str) -> list[str]:
-    """Return the names of the parameters of a type's handler, by their places in the args."""
+def parameters_of(type: str, args: Any) -> list[str]:
+    """Return the names of the parameters that take the arguments of a job, by their places."""
     handler = get_handler(type)
-    return [] if handler is None else list(handler.parameters)
+    if handler is None or not isinstance(args, list):
+        return []
+    names, rest = list(handler.parameters), handler._rest
+    if rest is None:
+        return names
+    # `*args` come last, or before the object of keywords.
+    given, keywords = handler.split_keywords(args)
+    further = [rest] * (len(given) - len(names) + 1)
+    return [*names[:-1], *further, *([] if keywords is None else names[-1:])]
 
 
 def parameter_names() -> list[str]:
@@ -387,6 +397,23 @@ def _signature_of_args(
     return signature.replace(
         parameters=[p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
     )
+
+
+def _places(handler: Handler[..., Any]) -> Iterator[tuple[str, range]]:
+    """Yield the parameters of a handler, each with the indexes that it may have in the args."""
+    rest, last = handler._rest, len(handler.parameters) - 1
+    for index, name in enumerate(handler.parameters):
+        end = index + 1 if rest is None or index < last else sys.maxsize
+        yield name, range(index, end)
+    if rest is not None and rest not in handler.parameters:
+        yield rest, range(last, sys.maxsize)
+
+
+def _rest_of(function: Callable[..., Any]) -> str | None:
+    """Return the name of `*args`, which takes all further arguments of a job, or None."""
+    parameters = annotations.signature(function).parameters
+    kind = inspect.Parameter.VAR_POSITIONAL
+    return next((name for name, each in parameters.items() if each.kind is kind), None)
 
 
 def _arity(signature: inspect.Signature) -> tuple[int, float]:

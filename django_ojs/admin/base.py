@@ -121,9 +121,9 @@ class OperatorModelAdmin(ObjectHistory):
         pages = ("_change", "_history")
         first = [each for each in patterns if each.name and each.name.endswith(pages)]
         return [
+            *registry.brought("page_urls", self),
             *first,
             self.pattern("action/<slug:name>/", self.action_view, "action"),
-            *registry.brought("page_urls", self),
             *(each for each in patterns if each not in first),
         ]
 

@@ -207,7 +207,7 @@ class ConfigureForm(forms.Form):
         """Check the values together, as the configuration that they make.
 
         Values that the user has left as they were read are not returned, because another user may
-        have changed them since.
+        have changed them since. A limit and its period are one value.
         """
         values = super().clean() or self.cleaned_data
         if not self.errors:
@@ -215,10 +215,12 @@ class ConfigureForm(forms.Form):
                 check(_with({}, values), max_envelope_bytes=settings().limits.envelope_bytes)
             except OJSError as error:
                 self.add_error(_field_of(error), f"{error.message}.")
+        changed = {name.removesuffix("_period") for name in self.changed_data}
         return {
             name: value
             for name, value in values.items()
-            if self[name].html_initial_name not in self.data or name in self.changed_data
+            if self[name].html_initial_name not in self.data
+            or name.removesuffix("_period") in changed
         }
 
 

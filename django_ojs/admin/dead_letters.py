@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import NoReverseMatch
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -49,7 +50,10 @@ class DeadLetterAdmin(OperatorModelAdmin):
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        return HttpResponseRedirect(self.url("change", key, model=Job))
+        try:
+            return HttpResponseRedirect(self.url("change", key, model=Job))
+        except NoReverseMatch:  # The project's own site has no page of jobs.
+            raise Http404 from None
 
     def _row(self, request: HttpRequest, group: Group) -> dict[str, Any]:
         which = group.filter

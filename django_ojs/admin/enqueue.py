@@ -190,7 +190,7 @@ def _may_edit(request: HttpRequest, job: Job) -> bool:
 
     It has none if any of them is redacted, because it would store the redacted value.
     """
-    shown = redacted_args(job.args, parameters_of(job.type))
+    shown = redacted_args(job.args, parameters_of(job.type, job.args))
     if not payload_permission.may_see(request) or shown != job.args:
         return False
     return "offloaded" not in job.options and len(json.dumps(job.args)) <= _MAX_EDITED

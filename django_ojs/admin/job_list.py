@@ -239,7 +239,9 @@ def previews(jobs: Sequence[Job]) -> dict[UUID, str]:
     keys = [job.pk for job in jobs]
     small = Job.primary.filter(pk__in=keys, size_bytes__lt=_PREVIEW_BYTES)
     found = small.values_list("pk", "type", "args")
-    return {key: _preview(redacted_args(args, parameters_of(type))) for key, type, args in found}
+    return {
+        key: _preview(redacted_args(args, parameters_of(type, args))) for key, type, args in found
+    }
 
 
 def _preview(args: Any) -> str:

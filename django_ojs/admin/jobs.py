@@ -253,7 +253,8 @@ def _by_members(query: TimedQueries, text: str, payload: bool) -> Iterator[str]:
     if not (value and value.isprintable() and payload) or which is None:
         return
     (typed,) = (each for _name, each, _quoted in search_query.split(value))
-    for name in query(gettext_noop("arguments"), lambda: members_with(typed, which)) or ():
+    names = query(gettext_noop("arguments"), lambda: members_with(typed, which, parameters_of))
+    for name in names or ():
         yield " ".join([*rest, f"{name}:{value}"])
 
 
@@ -289,7 +290,7 @@ def _own_frame(error: Any) -> str | None:
 
 def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
     """Return what a job carries: for each value a title, its JSON, and whether it is unfolded."""
-    values = [(_("Arguments"), pretty(redacted_args(job.args, parameters_of(job.type))))]
+    values = [(_("Arguments"), pretty(redacted_args(job.args, parameters_of(job.type, job.args))))]
     values += [
         (title, pretty(redacted(value)))
         for title, value in (

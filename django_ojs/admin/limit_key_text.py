@@ -34,5 +34,6 @@ def in_document(job: Any) -> Any:
     if "rate_limit" in shown:
         shown["rate_limit"] = with_redacted_key(shown["rate_limit"], may_see=True)
     if "args" in shown:
-        shown["args"] = redacted_args(shown["args"], parameters_of(str(shown.get("type"))))
+        names = parameters_of(str(shown.get("type")), shown["args"])
+        shown["args"] = redacted_args(shown["args"], names)
     return shown

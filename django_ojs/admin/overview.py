@@ -109,7 +109,8 @@ class OverviewAdmin(OperatorModelAdmin):
         """Show the page; with `?live=1`, only the region that is refreshed every two seconds."""
         overview, is_live = Overview(pk="1"), "live" in request.GET
         if is_live:
-            request.META["QUERY_STRING"] = ""  # The buttons lead back to the page, not the region.
+            # The buttons lead back to the page, not the region.
+            request.META = {**request.META, "QUERY_STRING": ""}
         with timed_queries() as query:
             now = timezone.now()
             known = query(gettext_noop("incidents"), incidents.rows)

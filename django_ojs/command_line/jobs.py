@@ -187,7 +187,7 @@ def _show(console: Console, options: Options) -> int:
     if options["payload"]:
         # The data that a handler reports beside its progress is as private as the arguments.
         payload = {
-            "args": redacted_args(job.args, parameters_of(job.type)),
+            "args": redacted_args(job.args, parameters_of(job.type, job.args)),
             "meta": job.meta,
             "progress": reported.data,
             "parent_results": job.options.get("parent_results"),
@@ -255,7 +255,7 @@ def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
         elif name not in ("error", "errors"):
             del out[name]
     if with_payload and "args" in out:
-        out["args"] = redacted_args(out["args"], parameters_of(job.type))
+        out["args"] = redacted_args(out["args"], parameters_of(job.type, out["args"]))
     if not with_payload:
         if "error" in out:
             out["error"] = _without_payload(out["error"])

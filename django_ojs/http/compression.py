@@ -100,11 +100,9 @@ def _preferred(request: HttpRequest) -> str | None:
 
 def quality_of(parameters: str) -> float:
     """Return the `q` in the parameters of an accepted type or coding; 0 means not accepted."""
-    name, _, value = parameters.strip().partition("=")
-    if name.strip() != "q":
-        return 1.0
+    pairs = (each.partition("=") for each in parameters.split(";"))
     try:
-        return float(value)
+        return next((float(value) for name, _, value in pairs if name.strip() == "q"), 1.0)
     except ValueError:
         return 0.0
 

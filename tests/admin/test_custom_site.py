@@ -56,7 +56,7 @@ def test_an_action_leads_back_into_its_site() -> None:
 def test_a_project_can_show_jobs_in_its_own_way_or_not_at_all(
     has_own_page: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead(queue="queue-0")
+    key = dead(queue="queue-0")
     fill(1)
     client, site = root(), admin.AdminSite(name="own")
     if has_own_page:
@@ -70,6 +70,8 @@ def test_a_project_can_show_jobs_in_its_own_way_or_not_at_all(
             response = client.get(at(page).replace("/admin/", "/back/office/", 1))
             assert response.status_code == 200, page
             assert ("/django_ojs/job/" in response.content.decode()) is has_own_page, page
+        response = client.get(f"/back/office/django_ojs/deadletterjob/{key}/change/")
+        assert response.status_code == (302 if has_own_page else 404)
 
 
 def test_a_themes_model_admin_is_the_base_of_the_pages() -> None:

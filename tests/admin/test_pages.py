@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.extension import StatisticsExtension
+from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.storage import database
 from tests import factories
@@ -122,6 +126,16 @@ def test_an_object_that_is_named_as_a_part_of_an_address_has_its_pages() -> None
             response = client.get(at(page))
             assert response.status_code == 200, page
             assert "paused" in response.content.decode(), page
+
+
+def test_the_page_of_an_extension_is_no_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    def page_urls(extension: StatisticsExtension, page: Any) -> Any:
+        return (page.pattern("report/history/", page.action_view, "report"),)
+
+    monkeypatch.setattr(StatisticsExtension, "page_urls", page_urls)
+    urls = admin.site.get_model_admin(Queue).get_urls()
+    found = next(each for each in urls if each.resolve("report/history/"))
+    assert found.name == "django_ojs_queue_report"
 
 
 def test_a_queue_has_its_ready_scheduled_and_retrying_jobs_and_its_threshold() -> None:

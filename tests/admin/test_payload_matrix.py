@@ -6,6 +6,7 @@ arguments in its limit key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
@@ -15,13 +16,18 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
+from django_ojs.enqueue_options import read_options
 from django_ojs.extensions.limits import findings as limit_findings
 from django_ojs.extensions.limits import limit_journal, limit_keys
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.handler_registry import registry
+from django_ojs.handlers import Handler, parameters_of
+from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.models import Job
 from django_ojs.operations import fetch
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
+from django_ojs.operations.jobs.search_hints import members_with
 from tests.admin.test_pages import BASE
 from tests.admin.users import at, root, staff
 from tests.command_line.run import ojs as command
@@ -131,6 +137,74 @@ def test_an_argument_is_hidden_by_the_name_of_its_parameter(charge: Job) -> None
         for search in ("args.0:7 type:test.charge", "type:other.go args:7"):
             found = client.get(at("job/"), {"q": search}).content.decode()
             assert "so it cannot be searched" not in found, search
+
+
+def test_no_search_looks_into_a_hidden_argument() -> None:
+    @ojs.job("test.charge")
+    def handler(order: dict[str, Any], card: dict[str, Any]) -> None: ...
+
+    client, search = root(), "type:test.charge args.number:4111"
+    try:
+        handler.enqueue({"id": 7}, {"number": "4111", "owner": {"name": "4112"}})
+        typed = "type:test.charge 4112"
+        assert "args.owner.name:4112" in client.get(at("job/"), {"q": typed}).content.decode()
+        with override_settings(OJS={"ADMIN_REDACT": ["card"]}):
+            for hidden in (search, "args.number:4111", "args.1.number:4111"):
+                found = unescape(client.get(at("job/"), {"q": hidden}).content.decode())
+                assert "Name the index of another argument, such as args.0" in found, hidden
+                refused = command("jobs", hidden)
+                assert "so it cannot be searched" in refused.err, hidden
+            assert members_with("4112", JobFilter(type="test.charge"), parameters_of) == []
+            for allowed in ("args.0.id:7", "args.number:4111 type:other.go"):
+                found = client.get(at("job/"), {"q": allowed}).content.decode()
+                assert "so it cannot be searched" not in found, allowed
+    finally:
+        registry.remove("test.charge")
+
+
+def in_order(order: int, *card_numbers: str) -> None: ...
+
+
+def with_keywords(order: int, *card_numbers: str, currency: str = "EUR", **more: str) -> None: ...
+
+
+class Keywords(KeywordHandler):
+    takes_context = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"), [(Handler, in_order), (Keywords, in_order), (Keywords, with_keywords)]
+)
+def test_all_values_of_a_hidden_parameter_that_takes_several_are_hidden(
+    kind: type[Handler[..., Any]], function: Any
+) -> None:
+    handler = kind(function, "test.charge", atomic=False, options=read_options({}))
+    registry.add(handler)
+    try:
+        job = jobs().get(pk=handler.enqueue(7, "4111-a", "4222-b").id)
+        other = jobs().get(pk=handler.enqueue(8).id)
+        register("charging", template={"type": "test.charge", "args": job.args})
+        client = root()
+        pages = (f"job/{job.pk}/change/", "job/", "cronjob/charging/change/")
+        with override_settings(OJS={"ADMIN_REDACT": ["card_numbers"]}):
+            for address in pages:
+                shown = client.get(at(address)).content.decode()
+                assert not {"4111-a", "4222-b"} & set(re.findall(r"[\w-]+", shown)), address
+            for more in ((), ("--json",)):
+                shown = command("show", job.pk, "--args", *more).out
+                assert not {"4111-a", "4222-b"} & set(re.findall(r"[\w-]+", shown))
+            kept = command("show", job.pk, "--args", "--json").json["args"]
+            assert kept[:3] == [7, HIDDEN, HIDDEN]
+            # What comes after them is shown.
+            assert kept[3:] == job.args[3:]
+            assert command("show", other.pk, "--args", "--json").json["args"] == other.args
+            for search in ("args.1:4111-a", "args.2:4222-b", "args.002:4222-b", "args:4222-b"):
+                found = client.get(at("job/"), {"q": search}).content.decode()
+                assert "so it cannot be searched" in found, search
+            found = client.get(at("job/"), {"q": "args.0:7"}).content.decode()
+            assert f"{job.pk}/change/" in found
+    finally:
+        registry.remove("test.charge")
 
 
 def test_what_decides_how_a_job_runs_is_shown_to_all() -> None:

@@ -223,6 +223,24 @@ def test_what_another_user_has_changed_since_the_form_was_read_stays() -> None:
     }
 
 
+@pytest.mark.parametrize("changed", [{"rate": "200"}, {"rate_period": "PT2M"}])
+def test_a_limit_and_its_period_are_changed_together(changed: dict[str, str]) -> None:
+    read = {"limit": 100, "period": "PT1M", "throttle": {"limit": 7, "period": "PT1M"}}
+    queues.configure("alpha", {"rate_limit": read})
+    client = root()
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    form = form_data(page, "max_depth")
+    since = {"limit": 5, "period": "PT1S", "throttle": {"limit": 3, "period": "PT1S"}}
+    queues.configure("alpha", {"rate_limit": since})
+    client.post(f"{DO}configure/", {**form, **changed})
+    wanted = {
+        "limit": int(changed.get("rate", 100)),
+        "period": changed.get("rate_period", "PT1M"),
+        "throttle": since["throttle"],
+    }
+    assert Queue.objects.get(pk="alpha").config == {"rate_limit": wanted}
+
+
 def test_a_deleted_queue_that_has_kept_jobs_does_not_exist_any_more() -> None:
     factories.in_state("completed", queue="alpha")
     queues.configure("alpha", {"backpressure": {"max_depth": 5}})

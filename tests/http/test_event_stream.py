@@ -511,8 +511,9 @@ def test_a_stream_that_cannot_be_is_an_error_in_json(path: str, status: int, cod
 
 def test_head_is_the_headers_of_a_stream() -> None:
     # Types have no case.
-    response = Client(headers={"Accept": "Text/Event-Stream"}).head("/ojs/v1/events")
-    assert (response.status_code, response["Content-Type"]) == (200, "text/event-stream")
+    for accept in ("Text/Event-Stream", "text/event-stream;q=1.0;v=2"):
+        response = Client(headers={"Accept": accept}).head("/ojs/v1/events")
+        assert (response.status_code, response["Content-Type"]) == (200, "text/event-stream")
 
 
 async def _asgi(act: Callable[[ApplicationCommunicator], Any], path: str) -> None:

@@ -115,6 +115,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
         "application/openjobspec+json;q=1,text/event-stream",
         "text/event-stream;q=0, */*",
         "text/event-stream; q=0.000",
+        "text/event-stream;charset=utf-8;q=0",
     ):
         assert "events" in api.get("events", headers={"Accept": accept}).ok()
     stream = api.get("events?sources=*", headers={"Accept": "text/event-stream"})

@@ -98,9 +98,11 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("atomic_requests", [False, True])
 def test_no_transaction_is_open_while_a_webhook_is_tested(
-    root: Client, monkeypatch: pytest.MonkeyPatch
+    root: Client, atomic_requests: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
     webhook, _ = create(root)
     found = []
 

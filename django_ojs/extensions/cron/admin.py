@@ -297,5 +297,5 @@ def _may_edit_args(request: HttpRequest, job: CronJob | None) -> bool:
     It has none if an argument is redacted, because the form would store the redacted value.
     """
     args = None if job is None else job.template.get("args")
-    shown = args if job is None else redacted_args(args, parameters_of(job.type))
+    shown = args if job is None else redacted_args(args, parameters_of(job.type, args))
     return payload_permission.may_see(request) and shown == args

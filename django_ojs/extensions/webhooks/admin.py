@@ -6,9 +6,10 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
+from django.db import connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, URLPattern, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -108,6 +109,14 @@ class WebhookAdmin(SecretPageAdmin):
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # Otherwise a query string could probe the salt of a secret.
         return False
+
+    def get_urls(self) -> list[URLPattern]:
+        patterns = super().get_urls()
+        for pattern in patterns:
+            if pattern.name and pattern.name.endswith("_change"):
+                # ATOMIC_REQUESTS would put the test of a webhook into a transaction; see `_Test`.
+                pattern.callback._non_atomic_requests = set(connections)  # type: ignore[attr-defined]  # as non_atomic_requests() sets it
+        return patterns
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Webhook]:
         return super().get_queryset(request).using(database.alias())

@@ -134,13 +134,16 @@ class JobFilter:
             if name in registry.qualifiers:
                 condition(name, value)
 
-    def located(self, positions: Callable[[str], Iterable[tuple[str, int]]]) -> "JobFilter":
+    def located(self, positions: Callable[[str], Iterable[tuple[str, range]]]) -> "JobFilter":
         """Return the filter in which a parameter of handlers stands for an argument as well.
 
         `positions` returns, for the name of a parameter, the types that have it and the indexes.
         """
         held = tuple(
-            replace(each, positions=tuple(positions(each.path[0])))
+            replace(
+                each,
+                positions=tuple((type, found.start) for type, found in positions(each.path[0])),
+            )
             if each.column == "args" and each.path and not each.has_index
             else each
             for each in self.held

@@ -4,7 +4,7 @@ So a user without the permission to see payloads cannot search in them, and no u
 `OJS["ADMIN_REDACT"]` hides.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from django_ojs.conf import settings
 from django_ojs.hooks import registry
@@ -13,10 +13,14 @@ from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _NO_PERMISSION = "You need the permission to see payloads to search in args, meta or error."
 _REDACTED = "This site hides what you search in args, meta or error, so it cannot be searched."
+_REDACTED_ARGUMENT = (
+    "This site hides an argument that this may look in, so it cannot be searched. Name the index "
+    "of another argument, such as args.0, or a type that has no hidden argument."
+)
 
 
 def permitted(
-    search: Search, *, payload: bool, positions: Callable[[str], Iterable[tuple[str, int]]]
+    search: Search, *, payload: bool, positions: Callable[[str], Iterable[tuple[str, range]]]
 ) -> Search:
     """Return the search, or one without a filter if the user must not use one of its conditions.
 
@@ -33,22 +37,29 @@ def permitted(
         errors.append(_NO_PERMISSION)
     names = frozenset(name.casefold() for name in settings().admin_redact)
     is_error_redacted = reads_error and bool(names & {"*", "message"})
-    hidden = {each for name in settings().admin_redact for each in positions(name)}
-    if which.type is not None and not which.type.endswith("*"):
-        hidden = {(type, index) for type, index in hidden if type == which.type}
-    indexes = {str(index) for _type, index in hidden}
-    if is_error_redacted or any(_is_redacted(held, names, indexes) for held in which.held):
+    one_type = None if which.type is None or which.type.endswith("*") else which.type
+    places = [
+        indexes
+        for name in settings().admin_redact
+        for type, indexes in positions(name)
+        if one_type in (None, type)
+    ]
+    if is_error_redacted or any(_is_redacted(held, names) for held in which.held):
         errors.append(_REDACTED)
+    elif any(_is_redacted_argument(held, places) for held in which.held):
+        errors.append(_REDACTED_ARGUMENT)
     return Search(filter=None if errors else which.located(positions), errors=errors)
 
 
-def _is_redacted(held: JSONMatch, names: frozenset[str], indexes: Collection[str]) -> bool:
-    """Return whether a condition is about a hidden member, or about a hidden argument.
+def _is_redacted(held: JSONMatch, names: frozenset[str]) -> bool:
+    return "*" in names or not names.isdisjoint(name.casefold() for name in held.path)
 
-    `indexes` are the places of the hidden arguments.
+
+def _is_redacted_argument(held: JSONMatch, places: Iterable[range]) -> bool:
+    """Return whether a condition may be about a hidden argument; `places` are their indexes.
+
+    A path without an index begins in any argument.
     """
-    if "*" in names or not names.isdisjoint(name.casefold() for name in held.path):
-        return True
-    first = held.path[0].lstrip("0") or "0" if held.has_index else ""
-    is_argument = held.column == "args" and (not held.path or first in indexes)
-    return bool(indexes) and is_argument
+    if held.column != "args":
+        return False
+    return any(not held.has_index or int(held.path[0]) in indexes for indexes in places)

@@ -1,6 +1,6 @@
 """Why a search finds nothing: no such queue or host, or a value that a member of arguments has."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from django.db.models import F, TextField
@@ -10,7 +10,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import index_scans
-from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.redaction import redacted_args
 from django_ojs.operations.keyset import FIRST_PAGE
 from django_ojs.spec import json
 from django_ojs.spec.suggestions import nearest
@@ -32,10 +32,13 @@ def unknown_name(which: JobFilter) -> str | None:
     return next(hints, None) or _unknown_host(which)
 
 
-def members_with(value: str, which: JobFilter) -> list[str]:
+def members_with(
+    value: str, which: JobFilter, parameters: Callable[[str, Any], Sequence[str]]
+) -> list[str]:
     """Return the members of arguments that have a value, such as `args.email`.
 
     Only the jobs that one scan of the filter reads are searched, and nothing that is redacted.
+    `parameters` returns the names of the parameters of a type that take arguments.
     """
     scan = index_scans(which)[0]
     jobs, _end = scan.jobs_of(which, FIRST_PAGE, scan.limit)
@@ -43,8 +46,8 @@ def members_with(value: str, which: JobFilter) -> list[str]:
     text = Cast(F("args"), TextField())
     found = jobs.annotate(text=text).filter(text__contains=json.dumps(value)[1:-1])
     names: dict[str, None] = {}
-    for args in found.values_list("args", flat=True)[:_LOOKED_AT]:
-        for each in redacted(args):
+    for type, args in found.values_list("type", "args")[:_LOOKED_AT]:
+        for each in redacted_args(args, parameters(type, args)):
             names |= {f"args.{path}": None for path in _paths(each, value)}
     return list(names)[:_MEMBERS]
 
