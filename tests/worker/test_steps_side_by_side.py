@@ -28,7 +28,7 @@ from django_ojs.extensions.events import storage as stored_events
 from django_ojs.extensions.limits.models import LimitCheck, LimitedQueue
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.statistics import rollup_compaction, rollups
-from django_ojs.extensions.steps.models import StepSignal
+from django_ojs.extensions.steps.models import Step, StepSignal
 from django_ojs.hooks import registry
 from django_ojs.models import BulkOperationJob, Job, KnownName, Queue, Worker
 from django_ojs.models.bulk_operation import BulkActionName
@@ -97,6 +97,21 @@ def stalled_job() -> None:
 def old_job_of_a_queue() -> None:
     queues.configure("short", {"retention": {"completed": "PT10M"}})
     age(in_state("completed", queue="short").pk, 20 * MINUTE)
+
+
+def job_left_asleep() -> None:
+    job = push(scheduled_at=HOUR)
+    Step.primary.create(
+        job_id=job.pk,
+        number=0,
+        name="n",
+        kind="gather",
+        outcome="waiting",
+        signal="workflow",
+        key=str(job.pk),
+        run=1,
+        started_at=Now(),
+    )
 
 
 def old_names() -> None:
@@ -322,6 +337,7 @@ CASES: dict[str, Case] = {
         first=figures,
         second=figures,
     ),
+    "extensions.steps.gathering.LeftAsleep.wake": Case(make=job_left_asleep),
     "extensions.steps.pruning.prune_signals": Case(
         make=lambda: StepSignal.primary.create(
             name="n", key="k", payload="1", sent_at=Now() - YEARS
