@@ -51,7 +51,7 @@ def test_a_job_that_has_ended_runs_again_as_a_copy_after_a_question() -> None:
 def test_a_copy_that_a_unique_policy_ignores_is_skipped_with_the_reason() -> None:
     policy = ojs.UniquePolicy(on_conflict="ignore")
     job, other = in_state("completed", unique=policy), push(unique=policy)
-    assert f"it equals the job {other.pk}" in said(root(), "run-again", job.pk, confirmed="1")
+    assert f"a duplicate of {other.pk}" in said(root(), "run-again", job.pk, confirmed="1")
     assert jobs().count() == 2
 
 

@@ -458,7 +458,7 @@ def test_purge_by_age_leaves_the_younger_ones() -> None:
     ("arguments", "message"),
     [
         (["mail", "--state", "active"], "a running job is cancelled, not purged"),
-        (["mail", "--state", "available", "--older-than", "7d"], "older_than is about jobs"),
+        (["mail", "--state", "available", "--older-than", "7d"], "older_than needs states of jobs"),
         (["mail", "--state", "late"], "must be one of scheduled"),
         (["mail"], "--state"),
         (["mial", "--state", "available"], "Did you mean mail?"),

@@ -101,7 +101,7 @@ _UNSAID = re.compile(
     r"printable characters|next_cursor of this list|must be another queue"
     r"|^unique\.(keys|key|(meta|args)_keys) "
     r"|must lie between the years|^after names an event"
-    r"|^(since|start) (must be before|and (until|end))|^older_than is about|^filter"
+    r"|^(since|start) (must be before|and (until|end))|^older_than needs states|^filter"
     r"|^(steps|jobs)\S* (is required|is also the id|is a second|is not the id|is the step itself)"
     r"|^(steps|jobs)\S* (is a callback|must name every|must contain|must be a job)"
     r"|^(steps|jobs)?\S*callbacks\S* (is required|must hold at least|must be a job|belong to)"
