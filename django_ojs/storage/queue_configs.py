@@ -201,9 +201,7 @@ def remember(
         frozenset(draining),
         _snapshots.view(),
     )
-    if snapshot.view is None or snapshot.view[1] is None:
-        # Other snapshots have changes that a savepoint may still roll back.
-        _snapshots.kept = snapshot
+    _snapshots.kept = snapshot
     return snapshot
 
 

@@ -103,30 +103,6 @@ def test_what_is_rolled_back_or_not_committed_is_not_known_to_others() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_savepoint_has_rolled_back_is_not_known_after_it() -> None:
-    with transaction.atomic():
-        with transaction.atomic():
-            queues.drain("old")
-            with pytest.raises(QueuePaused):
-                ojs.enqueue("t", queue="old")
-            transaction.set_rollback(True)
-        assert ojs.enqueue("t", queue="old").state == "available"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_decorated_function_does_not_know_what_its_last_call_has_rolled_back() -> None:
-    @transaction.atomic
-    def enqueue(*, drains: bool) -> object:
-        if drains:
-            queues.drain("old")
-        return ojs.enqueue("t", queue="old").state
-
-    with pytest.raises(QueuePaused):
-        enqueue(drains=True)
-    assert enqueue(drains=False) == "available"
-
-
-@pytest.mark.django_db(transaction=True)
 def test_what_a_test_has_changed_is_not_known_to_the_next_one() -> None:
     for _ in range(2):
         test: Any = transaction.atomic()
