@@ -115,7 +115,7 @@ async def wait_async(ctx: ojs.JobContext) -> str:
     return "done"
 
 
-@ojs.job("worker.await-deaf")
+@ojs.job("worker.await_deaf")
 async def deaf_async(ctx: ojs.JobContext) -> None:
     """Run until the test says "go", as a coroutine that ignores its cancellation."""
     while True:
