@@ -134,7 +134,12 @@ def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
         # `autocommit` of a closed connection says nothing.
         return connection.connection is not None and not connection.autocommit
     blocks: list[Any] = connection.atomic_blocks
-    return not all(getattr(block, "_from_testcase", False) for block in blocks)
+    return not all(map(is_of_test, blocks))
+
+
+def is_of_test(block: object) -> bool:
+    """Whether a TestCase has opened this `atomic()`, around a test or all tests of its class."""
+    return getattr(block, "_from_testcase", False)
 
 
 def is_transaction_open(connection: BaseDatabaseWrapper) -> bool:
@@ -540,14 +545,18 @@ def unpooled(using: str) -> BaseDatabaseWrapper:
     return link
 
 
-def elsewhere(function: Callable[[], T]) -> T:
+class NotInTime(OperationalError):
+    """What was to be done on another connection takes longer than the caller waits."""
+
+
+def elsewhere(function: Callable[[], T], *, timeout: float | None = None) -> T:
     """Call a function outside of the caller's transaction, on another connection.
 
-    Raises OperationalError after ELSEWHERE_TIMEOUT: the caller may hold the lock, or the last
-    connection of a pooler, for which the function waits.
+    Raises NotInTime after `timeout` seconds, by default ELSEWHERE_TIMEOUT: the caller may hold the
+    lock, or the last connection of a pooler, for which the function waits.
     """
     done: Future[T] = Future()
-    using = alias()
+    using, seconds = alias(), ELSEWHERE_TIMEOUT if timeout is None else timeout
 
     # Another thread has other connections.
     def run() -> None:
@@ -563,11 +572,9 @@ def elsewhere(function: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=run, name="ojs-elsewhere", daemon=True)
     thread.start()
-    thread.join(ELSEWHERE_TIMEOUT)
+    thread.join(seconds)
     if not done.done():
-        raise OperationalError(
-            f"A second connection to the database did not finish within {ELSEWHERE_TIMEOUT:g} s."
-        )
+        raise NotInTime(f"A second connection to the database did not finish within {seconds:g} s.")
     return done.result()
 
 

@@ -99,7 +99,7 @@ class Snapshots:
         """
         link = database.connection()
         blocks: Any = link.atomic_blocks
-        of_test = next((each for each in reversed(blocks) if _is_of_test(each)), None)
+        of_test = next((each for each in reversed(blocks) if database.is_of_test(each)), None)
         changed_in = self.changing.get(link)
         if changed_in is not None and changed_in is not _outermost(link):
             del self.changing[link]  # That transaction has been rolled back.
@@ -110,11 +110,7 @@ class Snapshots:
 def _outermost(link: BaseDatabaseWrapper) -> object | None:
     """Return the outermost `atomic()` that does not belong to a TestCase."""
     blocks: Any = link.atomic_blocks
-    return next((each for each in blocks if not _is_of_test(each)), None)
-
-
-def _is_of_test(block: object) -> bool:
-    return getattr(block, "_from_testcase", False)
+    return next((each for each in blocks if not database.is_of_test(each)), None)
 
 
 _snapshots = in_memory_state.register(Snapshots())

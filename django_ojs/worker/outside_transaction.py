@@ -1,9 +1,6 @@
 """Write to the jobs' database while a handler's transaction is open, outside of it."""
 
-import threading
 from collections.abc import Callable
-
-from django.db import connections
 
 from django_ojs.storage import database
 
@@ -16,19 +13,8 @@ def in_transaction() -> bool:
 
 def run(write: Callable[[], None], *, timeout: float) -> bool:
     """Call `write` on another connection. Return False if that takes longer than the timeout."""
-    failed: list[Exception] = []
-
-    def call() -> None:
-        try:
-            write()
-        except Exception as error:
-            failed.append(error)
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=call, name="ojs-outside-transaction", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if failed:
-        raise failed[0]
-    return not thread.is_alive()
+    try:
+        database.elsewhere(write, timeout=timeout)
+    except database.NotInTime:
+        return False
+    return True

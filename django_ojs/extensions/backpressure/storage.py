@@ -302,8 +302,8 @@ def _has_long_transaction() -> bool:
     """
     link = database.connection()
     blocks: list[Any] = link.atomic_blocks
-    is_of_test = any(getattr(block, "_from_testcase", False) for block in blocks)
-    return _has_tickets() and database.is_in_transaction(link) and not is_of_test
+    in_test = any(map(database.is_of_test, blocks))
+    return _has_tickets() and database.is_in_transaction(link) and not in_test
 
 
 def _is_done_elsewhere(operation: Callable[[], object]) -> bool:

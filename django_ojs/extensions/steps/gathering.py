@@ -124,13 +124,8 @@ class LeftAsleep:
             return 0
         from django_ojs.extensions.workflows.models import Workflow, WorkflowState
 
-        waiting = Step.primary.filter(
-            signal=WORKFLOW,
-            kind=StepKind.GATHER,
-            outcome=StepStatus.WAITING,
-            key__gt=self._after,
-        )
-        found = list(waiting.order_by("key").values_list("key", "job_id")[:WALK])
+        steps = _waiting().filter(signal=WORKFLOW, key__gt=self._after)
+        found = list(steps.order_by("key").values_list("key", "job_id")[:WALK])
         # It is set first: the walk goes on even if jobs cannot be woken now.
         self._after = str(found[-1][0]) if len(found) == WALK else ""
         keys = [UUID(key) for key, _ in found]
@@ -162,9 +157,11 @@ def parents_ended(change: Change) -> None:
 
 def waiting(keys: Collection[UUID]) -> QuerySet[Step]:
     """Return the steps of these jobs that wait for jobs."""
-    return Step.primary.filter(
-        OneOf("job_id", keys), kind=StepKind.GATHER, outcome=StepStatus.WAITING
-    )
+    return _waiting().filter(OneOf("job_id", keys))
+
+
+def _waiting() -> QuerySet[Step]:
+    return Step.primary.filter(kind=StepKind.GATHER, outcome=StepStatus.WAITING)
 
 
 def cancel(steps: Iterable[Step]) -> None:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django_ojs.conf import of, settings
 from django_ojs.enqueue_options import Request
 from django_ojs.extension import Suspended
-from django_ojs.extensions.steps import gathering, store
+from django_ojs.extensions.steps import gathering, sending, store
 from django_ojs.extensions.steps.errors import (
     ProgramChanged,
     StepError,
@@ -171,7 +171,7 @@ class Steps:
             self._suspend(step, is_new=is_new)
 
     def wait(self, name: str, key: str, timeout: timedelta | None) -> Any:
-        if not isinstance(key, str) or not 0 < len(key) <= MAX_NAME or "\0" in key:
+        if not sending.is_name(key):
             raise StepError(f"The key of a signal is a text of 1 to {MAX_NAME} characters.")
         with self._next(StepKind.WAIT, name, signal=name, key=key) as (step, is_new):
             if not is_new and step.outcome != StepStatus.WAITING:

@@ -23,7 +23,7 @@ def signal(name: str, key: str, payload: json.JSON = None) -> None:
     the signal is pruned. `payload` is any JSON value. Raises InvalidRequest and PayloadTooLarge.
     """
     for field, value in (("name", name), ("key", key)):
-        if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or "\0" in value:
+        if not is_name(value):
             raise InvalidRequest.of(field, f"must be a text of 1 to {MAX_NAME} characters")
     values = settings()
     json.check(payload, "payload", exact_integers=values.exact_integers, error=InvalidRequest)
@@ -34,6 +34,11 @@ def signal(name: str, key: str, payload: json.JSON = None) -> None:
 async def asignal(name: str, key: str, payload: json.JSON = None) -> None:
     """Send a signal; see `signal`."""
     await sync_to_async(signal)(name, key, payload)
+
+
+def is_name(value: object) -> bool:
+    """Whether a value may be the name or the key of a signal."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and "\0" not in value
 
 
 @database.write_transaction
