@@ -305,7 +305,7 @@ def positions(parameter: str) -> Iterator[tuple[str, range]]:
 
 
 def parameters_of(type: str, args: Any) -> list[str]:
-    """Return the names of the parameters that take the arguments of a job, by their places."""
+    """Return the name of the parameter that takes each argument of a job, in their order."""
     handler = get_handler(type)
     if handler is None or not isinstance(args, list):
         return []

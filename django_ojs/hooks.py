@@ -352,7 +352,10 @@ def steps(what: str, *args: Any) -> list[DueStep]:
 
 
 def _run_step(name: str, run: Callable[[], Any]) -> int:
-    """Run a step. An error of the database is raised; any other one must not end the thread."""
+    """Run a step. Errors of the database, and two more that concern the process, are raised.
+
+    Any other error is logged, so that it does not end the thread.
+    """
     try:
         return run() or 0
     except (Error, MemoryError, KeyboardInterrupt):

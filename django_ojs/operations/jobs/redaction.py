@@ -23,7 +23,7 @@ def redacted(value: Any) -> Any:
 
 
 def redacted_args(args: Any, parameters: Sequence[str]) -> Any:
-    """Return the arguments of a job without what the settings name.
+    """Return the arguments of a job, with what the settings name replaced by HIDDEN.
 
     `parameters` are the names of its handler's parameters, because an argument of Python code has
     no name where it is stored.
